@@ -1,71 +1,16 @@
 //! `firstflight explain`: reports the outcome of the first flight of each connection in a capture, with the reason.
 
-#[path = "../../explain/src/capture.rs"]
-mod capture;
-#[path = "../../explain/src/conversation.rs"]
-mod conversation;
-#[path = "../../explain/src/frame.rs"]
-mod frame;
-#[path = "../../explain/src/note.rs"]
-mod note;
-#[path = "../../explain/src/offered.rs"]
-mod offered;
-#[path = "../../explain/src/report.rs"]
-mod report;
-#[path = "../../explain/src/sealed.rs"]
-mod sealed;
-#[path = "../../explain/src/sightings.rs"]
-mod sightings;
 mod stats;
-#[path = "../../explain/src/summary.rs"]
-mod summary;
-#[path = "../../explain/src/table.rs"]
-mod table;
-#[path = "../../explain/src/verdict.rs"]
-mod verdict;
-
-#[cfg(test)]
-#[path = "../../explain/src/asap_tests.rs"]
-mod asap_tests;
-#[cfg(test)]
-#[path = "../../explain/src/capture_tests.rs"]
-mod capture_tests;
-#[cfg(test)]
-#[path = "../../explain/src/fixtures.rs"]
-mod fixtures;
-#[cfg(test)]
-#[path = "../../explain/src/instead_tests.rs"]
-mod instead_tests;
-#[cfg(test)]
-#[path = "../../explain/src/places_tests.rs"]
-mod places_tests;
-#[cfg(test)]
-#[path = "../../explain/src/tests.rs"]
-mod tests;
-#[cfg(test)]
-#[path = "../../explain/src/udp_tests.rs"]
-mod udp_tests;
-#[cfg(test)]
-#[path = "../../explain/src/verdict_tests.rs"]
-mod verdict_tests;
-
-pub use capture::OpenError;
 
 use crate::error::Error;
 use crate::output;
-use capture::{Capture, Damage};
-use firstflight_wire::Instant;
-use frame::{Content, LinkType, Place};
+use firstflight_explain::{Capture, Missing, OpenError, Report, explain, record};
 use indicatif::{ProgressBar, ProgressStyle};
-use report::Report;
 use serde::Serialize;
-use sightings::Seen;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use summary::{Subject, Summary};
-use table::{CONNECTIONS, Done, Table};
 
 /// Explain what TCP Fast Open and certificates (ASAP) did in a capture, and why
 ///
@@ -118,30 +63,28 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (input, bar) = open(args).map_err(|error| ExplainError(args.file.clone(), OpenError::Io(error)))?;
     let capture = Capture::open(input).map_err(|error| ExplainError(args.file.clone(), error))?;
     let mut printer = Printer { json: args.json, bar, any: false };
-    let explained = explain(capture, CONNECTIONS, |report| printer.connection(report));
+    let explained = explain(capture, |report| printer.connection(report));
     printer.bar.finish_and_clear();
-    let Explained { summary, damage, unread } = explained;
     if args.json {
-        output::json(&Line::Summary(summary.record(damage.as_ref().map(ToString::to_string))));
+        output::json(&Line::Summary(explained.record()));
     } else {
-        output::line(&format_args!("{}{summary}", if printer.any { "\n" } else { "" }));
+        output::line(&format_args!("{}{}", if printer.any { "\n" } else { "" }, explained.summary));
     }
-    let complete = unread.is_none() && damage.is_none();
-    complain_of(&args.file, unread, damage.as_ref());
-    Ok(ExitCode::from(u8::from(!complete)))
+    Ok(finish(&args.file, &explained.missing))
 }
 
-/// Says what could not be read.
-fn complain_of(file: &Path, unread: Option<LinkType>, damage: Option<&Damage>) {
+/// Says what could not be read, and by what the command ends.
+fn finish(file: &Path, missing: &Missing) -> ExitCode {
     let file = file.display();
-    if let Some(link) = unread {
+    if let Some(link) = missing.unread {
         output::complain(&format_args!(
             "{file}: packets of link type {link} were left out: capture Ethernet, raw IP, Linux cooked or loopback"
         ));
     }
-    if let Some(damage) = damage {
+    if let Some(damage) = &missing.damage {
         output::complain(&format_args!("{file}: damaged: {damage}; only what comes before is told"));
     }
+    ExitCode::from(u8::from(!missing.is_nothing()))
 }
 
 fn open(args: &Args) -> std::io::Result<(Box<dyn Read>, ProgressBar)> {
@@ -162,8 +105,9 @@ fn open(args: &Args) -> std::io::Result<(Box<dyn Read>, ProgressBar)> {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Line {
-    Connection(report::Record),
-    Summary(summary::Record),
+    Connection(record::Connection),
+    Summary(record::Summary),
+    Stats(record::Requests),
 }
 
 struct Printer {
@@ -186,63 +130,4 @@ impl Printer {
             output::line(report);
         }
     }
-}
-
-/// What remains to be reported after all connections.
-struct Explained {
-    summary: Summary,
-    damage: Option<Damage>,
-    /// A link type that is not supported.
-    unread: Option<LinkType>,
-}
-
-/// Reads a capture and reports each connection once. Keeps at most `limit` connections at a time.
-fn explain<R: Read>(mut capture: Capture<R>, limit: usize, mut tell: impl FnMut(&Report<'_>)) -> Explained {
-    let mut table = Table::new(limit);
-    let mut summary = Summary::new();
-    let mut origin = None;
-    let mut unread = None;
-    let damage = loop {
-        let frame = match capture.next() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => break None,
-            Err(damage) => break Some(damage),
-        };
-        let at = frame.at;
-        // The header of a cooked frame has more information than the file.
-        let device = frame.device.map(Place::device);
-        let place = Place::of(frame.link, frame.bytes).or(device);
-        let origin = *origin.get_or_insert(at);
-        if !frame.link.is_known() {
-            unread = Some(frame.link);
-        }
-        if let Some(content) = Content::read(frame.link, frame.bytes)
-            && let Some(done) = table.handle(Seen { at, place }, &content)
-        {
-            conclude(origin, &done, &mut summary, &mut tell);
-        }
-    };
-    for done in table.finish() {
-        conclude(origin.unwrap_or_default(), &done, &mut summary, &mut tell);
-    }
-    Explained { summary, damage, unread }
-}
-
-fn conclude(
-    origin: Instant,
-    (ends, conversation): &Done,
-    summary: &mut Summary,
-    tell: &mut impl FnMut(&Report<'_>),
-) {
-    let Some((client_side, verdict)) = conversation.client().zip(verdict::judge(conversation, ends.in_udp()))
-    else {
-        summary.add_begun_before();
-        return;
-    };
-    let (client, server) = (ends.end(client_side), ends.end(client_side.other()));
-    let isn = conversation.half(client_side).syn.map(|syn| syn.isn);
-    let subject =
-        Subject { server: server.address.ip(), in_udp: ends.in_udp(), began: (conversation.began(), isn) };
-    summary.add(subject, &verdict);
-    tell(&Report { origin, began: conversation.began(), client, server, verdict: &verdict });
 }

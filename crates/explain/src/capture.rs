@@ -1,6 +1,7 @@
 //! Reads pcapng and classic pcap files: frames with their time and link type, one after another.
 
-use super::frame::LinkType;
+use crate::frame::{Content, LinkType, Place};
+use crate::sightings::Seen;
 use firstflight_wire::Instant;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
@@ -12,6 +13,7 @@ use pcap_file::pcapng::blocks::{
     SIMPLE_PACKET_BLOCK,
 };
 use pcap_file::{PcapError, TsResolution};
+use std::fmt;
 use std::io::{self, Cursor, Read};
 
 /// The first bytes of a pcapng file.
@@ -28,6 +30,7 @@ const MAX_INTERFACES: usize = 65_536;
 
 /// Why a file cannot be read at all.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be read.
     #[error("{0}; name a capture that can be read")]
@@ -39,6 +42,7 @@ pub enum OpenError {
 
 /// Why reading stopped before the end of the file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Damage {
     /// The file cannot be read further.
     #[error("{0}")]
@@ -65,6 +69,23 @@ impl From<PcapError> for Damage {
     }
 }
 
+/// What of a capture could not be read. The rest is told.
+#[derive(Debug, Default)]
+pub struct Missing {
+    /// Why reading stopped before the end.
+    pub damage: Option<Damage>,
+    /// A type of frames that were left out, because it is none of [`LinkType::is_known`].
+    pub unread: Option<LinkType>,
+}
+
+impl Missing {
+    /// Whether all was read.
+    #[must_use]
+    pub const fn is_nothing(&self) -> bool {
+        self.damage.is_none() && self.unread.is_none()
+    }
+}
+
 /// One captured frame.
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
@@ -78,7 +99,7 @@ pub(crate) struct Frame<'a> {
     pub bytes: &'a mut Vec<u8>,
 }
 
-/// A capture that is being read.
+/// A capture that is being read, packet by packet: it may be longer than memory, and come from a pipe.
 pub struct Capture<R: Read> {
     source: Source<Start<R>>,
     /// The last frame. Its memory is reused.
@@ -139,6 +160,32 @@ impl<R: Read> Capture<R> {
             (Source::Damaged(damage), _) | (_, Err(damage)) => Err(damage),
             _ => Ok(None),
         }
+    }
+}
+
+impl<R: Read> Capture<R> {
+    /// Reads to the end. `each` gets every frame's time and place, and its content if that can be read.
+    pub(crate) fn each(mut self, mut each: impl FnMut(Seen, Option<Content<'_>>)) -> Missing {
+        let mut missing = Missing::default();
+        loop {
+            let Frame { at, link, device, bytes } = match self.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return missing,
+                Err(damage) => return Missing { damage: Some(damage), ..missing },
+            };
+            if !link.is_known() {
+                missing.unread = Some(link);
+            }
+            // The header of a cooked frame has more information than the file.
+            let place = Place::of(link, bytes).or(device.map(Place::device));
+            each(Seen { at, place }, Content::read(link, bytes));
+        }
+    }
+}
+
+impl<R: Read> fmt::Debug for Capture<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").finish_non_exhaustive()
     }
 }
 

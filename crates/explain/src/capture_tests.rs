@@ -228,7 +228,7 @@ fn icmp_errors_are_read() {
 
 fn drain(file: &[u8]) {
     if let Ok(capture) = Capture::open(file) {
-        super::explain(capture, 4, |report| {
+        super::explained::explain_within(4, capture, |report| {
             serde_json::to_string(&report.record()).unwrap();
             let _ = report.to_string();
         });

@@ -40,7 +40,14 @@ pub(crate) fn cookie(cookie: &[u8]) -> Vec<u8> {
 }
 
 /// A segment as bytes, client's or server's.
-pub fn segment(from: Side, flags: Flags, seq: SeqNum, ack: SeqNum, option: &[u8], data: &[u8]) -> Vec<u8> {
+pub(crate) fn segment(
+    from: Side,
+    flags: Flags,
+    seq: SeqNum,
+    ack: SeqNum,
+    option: &[u8],
+    data: &[u8],
+) -> Vec<u8> {
     let (src_port, dst_port) = if from == CLIENT { (40000, 80) } else { (80, 40000) };
     let header = Header { src_port, dst_port, seq, ack, flags, window: 1000, urgent: 0 };
     let options = SynOptions {
@@ -270,7 +277,13 @@ pub(crate) fn ends(v6: bool, port: u16) -> (SocketAddr, SocketAddr) {
 }
 
 /// The packets of a visit that lasts 100 ms: SYN, SYN-ACK, ACK, response.
-pub fn visit(v6: bool, port: u16, start_ms: u64, syn: Vec<u8>, syn_ack: Vec<u8>) -> Vec<(Instant, Vec<u8>)> {
+pub(crate) fn visit(
+    v6: bool,
+    port: u16,
+    start_ms: u64,
+    syn: Vec<u8>,
+    syn_ack: Vec<u8>,
+) -> Vec<(Instant, Vec<u8>)> {
     visit_between(ends(v6, port), start_ms, syn, syn_ack)
 }
 

@@ -45,8 +45,9 @@ impl LinkType {
         }
     }
 
-    /// Whether its frames can be read.
-    pub fn is_known(self) -> bool {
+    /// Whether its frames can be read: Ethernet, raw IP, Linux cooked, loopback.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
         matches!(
             self,
             Self::RAW

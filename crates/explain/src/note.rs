@@ -2,7 +2,7 @@
 
 use super::offered::Shown;
 use super::sealed::{Answered, Sealed};
-use crate::utc::Time;
+use crate::time::rfc3339;
 use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
 use std::fmt;
@@ -155,7 +155,7 @@ impl fmt::Display for Note {
                 write!(f, "a reply for another request: its tag {a:02x}{b:02x} is not that of the SYN")
             }
             Self::UnaskedReply => f.write_str("the SYN-ACK replies to an ASAP option that the SYN does not have"),
-            Self::ServerTime(at) => write!(f, "the server's clock: {}", unix(u64::from(*at))),
+            Self::ServerTime(at) => write!(f, "the server's clock: {}", rfc3339(u64::from(*at))),
             Self::Trusts(verifier) => write!(f, "the server trusts verifier {verifier}"),
             Self::Sees(address) => write!(f, "the server sees the client at {address}"),
             Self::Proof => f.write_str("the reply has a proof, as for a first flight that travelled by DNS"),
@@ -191,7 +191,7 @@ fn certificate(shown: &Shown, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(age) => write!(f, "{} old", time(age / 1000))?,
         Err(_) => f.write_str("in a request from before it began")?,
     }
-    write!(f, ", good for {}, until {}", time(u64::from(shown.duration)), unix(shown.ends()))
+    write!(f, ", good for {}, until {}", time(u64::from(shown.duration)), rfc3339(shown.ends()))
 }
 
 /// Writes, for example, "a sealed flight of 518 bytes to key 3, answered by TLS".
@@ -210,10 +210,6 @@ fn seal(sealed: &Sealed, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Some(outcome) => write!(f, " ({outcome})"),
         None => Ok(()),
     }
-}
-
-fn unix(seconds: u64) -> String {
-    Time(seconds.saturating_mul(1000)).rfc3339()
 }
 
 /// "1 byte", "2 bytes".

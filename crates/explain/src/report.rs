@@ -6,17 +6,19 @@ use super::note::{Again, Bytes, Note};
 use super::offered::{Offered, Shown};
 use super::sealed::Sealed;
 use super::verdict::Verdict;
-use crate::output;
+use crate::record;
+use crate::time::millis;
 use data_encoding::HEXLOWER;
-use firstflight_explain::record::Reply;
+use firstflight_credential::Outcome;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
-use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The report of one connection.
+/// The report of one connection. `Display` gives a line for people, and one more with what explains the outcome; its times are
+/// those since the beginning of the capture.
+#[derive(Debug)]
 pub struct Report<'a> {
     /// When the capture began.
     pub(crate) origin: Instant,
@@ -27,78 +29,7 @@ pub struct Report<'a> {
     pub(crate) verdict: &'a Verdict,
 }
 
-/// The report as JSON. Unknown values are `null`.
-#[derive(Serialize)]
-pub struct Record {
-    /// Since 1970 UTC.
-    start_unix_ms: f64,
-    client: SocketAddr,
-    server: SocketAddr,
-    /// The UDP ports, if the connection is in UDP.
-    udp: Option<UdpPorts>,
-    outcome: &'static str,
-    reason: Option<&'static str>,
-    /// The SYN's option: `none`, `request`, `cookie` or `illegal`.
-    option: Option<&'static str>,
-    /// The option's kind: `34` or `254/0xF989`.
-    form: Option<&'static str>,
-    /// The SYN's cookie, in hexadecimal.
-    cookie: Option<String>,
-    /// The SYN-ACK's cookie, in hexadecimal.
-    granted: Option<String>,
-    /// Bytes of data in the SYN, without the credential block.
-    syn_bytes: Option<u32>,
-    acked_bytes: Option<u32>,
-    syn_retransmits: u32,
-    /// The certificate fields of SYN and SYN-ACK, if there are any.
-    asap: Option<Box<AsapRecord>>,
-    /// The sealed flight at the beginning of the client's stream.
-    seal: Option<Sealed>,
-    rtt_ms: Option<f64>,
-    /// From the first SYN to the server's first byte, as seen by the client.
-    first_byte_ms: Option<f64>,
-    /// `first_byte_ms` in round trips of the handshake.
-    first_byte_rtts: Option<f64>,
-    notes: Vec<NoteRecord>,
-}
-
-#[derive(Serialize)]
-struct UdpPorts {
-    client_port: u16,
-    server_port: u16,
-}
-
-/// The ASAP fields, with the names that `asap inspect` uses.
-#[derive(Serialize)]
-struct AsapRecord {
-    /// `probe`, `block` or `unreadable`.
-    offered: Option<&'static str>,
-    /// Bytes of the credential block, padding included. `syn_bytes` counts the data.
-    block_bytes: Option<u32>,
-    certificate: Option<CertificateRecord>,
-    /// First two bytes of the request's id, in hexadecimal.
-    tag: Option<String>,
-    /// The server's reply.
-    reply: Option<Reply>,
-    /// Whether the reply is for this request.
-    tag_matches: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct CertificateRecord {
-    verifier: String,
-    /// Unix seconds.
-    valid_from: u32,
-    /// Seconds.
-    duration: u32,
-    /// The age of the certificate when the request was made. Negative if the request claims to be older.
-    age_ms: i64,
-    vantage_points: u8,
-    challenged: bool,
-    renewed: bool,
-}
-
-impl From<&Shown> for CertificateRecord {
+impl From<&Shown> for record::Certificate {
     fn from(shown: &Shown) -> Self {
         Self {
             verifier: shown.verifier.to_string(),
@@ -112,40 +43,60 @@ impl From<&Shown> for CertificateRecord {
     }
 }
 
-impl AsapRecord {
+impl record::Asap {
     fn of(verdict: &Verdict) -> Option<Self> {
         let (offered, reply) = (verdict.offered.as_ref(), verdict.reply.as_ref());
         let shown = offered.and_then(Offered::shown);
         (offered.is_some() || reply.is_some()).then(|| Self {
             offered: offered.map(Offered::as_str),
             block_bytes: verdict.block_bytes(),
-            certificate: shown.map(CertificateRecord::from),
+            certificate: shown.map(record::Certificate::from),
             tag: shown.map(|shown| HEXLOWER.encode(&shown.tag)),
-            reply: reply.map(Reply::from),
+            reply: reply.map(record::Reply::from),
             tag_matches: verdict.tag_matches(),
         })
     }
 }
 
-#[derive(Serialize)]
-struct NoteRecord {
-    note: &'static str,
-    text: String,
+impl From<Sealed> for record::Sealed {
+    fn from(sealed: Sealed) -> Self {
+        let Sealed { key_id, bytes, answer, outcome } = sealed;
+        Self { key_id, bytes, answer: answer.as_str(), outcome: outcome.map(firstflight_seal::Outcome::name) }
+    }
 }
 
-impl From<Note> for NoteRecord {
+impl From<Note> for record::Note {
     fn from(note: Note) -> Self {
         Self { note: note.as_str(), text: note.to_string() }
     }
 }
 
 impl Report<'_> {
-    /// The report as JSON.
-    pub fn record(&self) -> Record {
+    /// The client's address and TCP port.
+    #[must_use]
+    pub const fn client(&self) -> SocketAddr {
+        self.client.address
+    }
+
+    /// The server's address and TCP port.
+    #[must_use]
+    pub const fn server(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    /// The outcome of the first flight, in the words of both ends.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.verdict.outcome
+    }
+
+    /// Everything as fields.
+    #[must_use]
+    pub fn record(&self) -> record::Connection {
         let verdict = self.verdict;
         let hex = |option: &Option<FoOption>| Some(HEXLOWER.encode(option.as_ref()?.cookie()?));
         let rtts = verdict.first_byte_rtts();
-        Record {
+        record::Connection {
             start_unix_ms: (self.began.as_nanos() / 1_000) as f64 / 1e3,
             client: self.client.address,
             server: self.server.address,
@@ -159,18 +110,18 @@ impl Report<'_> {
             syn_bytes: verdict.syn_bytes,
             acked_bytes: verdict.acked_bytes,
             syn_retransmits: verdict.syn_retransmits,
-            asap: AsapRecord::of(verdict).map(Box::new),
-            seal: verdict.sealed,
-            rtt_ms: verdict.rtt.map(output::millis),
-            first_byte_ms: verdict.first_byte.map(output::millis),
+            asap: record::Asap::of(verdict).map(Box::new),
+            seal: verdict.sealed.map(record::Sealed::from),
+            rtt_ms: verdict.rtt.map(millis),
+            first_byte_ms: verdict.first_byte.map(millis),
             first_byte_rtts: rtts.map(|rtts| (rtts * 1e3).round() / 1e3),
-            notes: verdict.notes.iter().copied().map(NoteRecord::from).collect(),
+            notes: verdict.notes.iter().copied().map(record::Note::from).collect(),
         }
     }
 
-    fn udp_ports(&self) -> Option<UdpPorts> {
+    fn udp_ports(&self) -> Option<record::UdpPorts> {
         let (client_port, server_port) = self.client.udp_port.zip(self.server.udp_port)?;
-        Some(UdpPorts { client_port, server_port })
+        Some(record::UdpPorts { client_port, server_port })
     }
 
     /// The facts that explain the outcome, one clause each.
@@ -248,7 +199,7 @@ impl fmt::Display for Report<'_> {
         let after = self.began.saturating_since(self.origin);
         let (client, server, outcome) = (self.client.address, self.server.address, self.verdict.outcome);
         write!(f, "{:>9.3} s  {client} → {server}", after.as_secs_f64())?;
-        if let Some(UdpPorts { client_port, server_port }) = self.udp_ports() {
+        if let Some(record::UdpPorts { client_port, server_port }) = self.udp_ports() {
             write!(f, " in UDP {client_port} → {server_port}")?;
         }
         write!(f, "  {}", outcome.as_str())?;

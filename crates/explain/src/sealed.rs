@@ -2,7 +2,6 @@
 
 use firstflight_seal::{Answer, MAX_N, MIN_N, Outcome};
 use firstflight_wire::SeqNum;
-use serde::Serialize;
 
 /// As many bytes as both heads need.
 const KEPT: usize = 6;
@@ -41,8 +40,7 @@ impl Beginning {
 }
 
 /// How a server answered a flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answered {
     /// TLS: it took the flight, or answers with an alert.
     Tls,
@@ -54,20 +52,29 @@ pub enum Answered {
     None,
 }
 
+impl Answered {
+    /// A label in kebab-case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Reject => "reject",
+            Self::Other => "other",
+            Self::None => "none",
+        }
+    }
+}
+
 /// A sealed flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
+    /// The number of the key that it is sealed to.
     pub key_id: u8,
     /// Bytes of the whole flight.
     pub bytes: u32,
+    /// How the server answered.
     pub answer: Answered,
     /// What became of it, if that can be told. Whether a request ran before the end of the handshake is encrypted.
-    #[serde(serialize_with = "name")]
     pub outcome: Option<Outcome>,
-}
-
-fn name<S: serde::Serializer>(outcome: &Option<Outcome>, serializer: S) -> Result<S::Ok, S::Error> {
-    outcome.map(Outcome::name).serialize(serializer)
 }
 
 /// The flight at the beginning of a client's stream, if there is one. `early`: the transport took it in its first flight.

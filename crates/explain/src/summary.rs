@@ -3,10 +3,10 @@
 use super::note::Note;
 use super::sightings::apart;
 use super::verdict::Verdict;
-use firstflight::credential::{Outcome, Reason};
+use crate::record;
+use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::{Instant, SeqNum};
 use lru::LruCache;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -35,7 +35,8 @@ pub(crate) struct Subject {
     pub began: (Instant, Option<SeqNum>),
 }
 
-/// Counts over a capture.
+/// Counts over a capture. `Display` gives lines for people, with the hint.
+#[derive(Debug)]
 pub struct Summary {
     connections: u64,
     asked: u64,
@@ -67,28 +68,6 @@ struct Server {
     udp_blocked: u32,
     /// A connection on IP was answered.
     answers_tcp: bool,
-}
-
-/// The summary as JSON.
-#[derive(Serialize)]
-pub struct Record {
-    connections: u64,
-    /// Connections that asked for Fast Open.
-    asked: u64,
-    /// Connections that asked whether the server accepts certificates.
-    probed: u64,
-    /// Connections that used a certificate.
-    certified: u64,
-    accepted: u64,
-    /// Number of connections for each outcome: `accepted`, a reason's label, or `undecided`.
-    outcomes: BTreeMap<&'static str, u64>,
-    /// Connections that began before the capture, or that continued after they were reported.
-    began_before: u64,
-    /// Connections that were captured on both sides of an address translator, and are counted twice.
-    translated: u64,
-    hint: Option<String>,
-    /// Why reading stopped before the end.
-    damage: Option<String>,
 }
 
 impl Summary {
@@ -165,10 +144,10 @@ impl Summary {
         self.outcomes.iter().filter(|(outcome, _)| outcome.is_accepted()).map(|(_, count)| count).sum()
     }
 
-    /// The summary as JSON.
-    pub fn record(&self, damage: Option<String>) -> Record {
+    /// The counts as fields.
+    pub(crate) fn record(&self, damage: Option<String>) -> record::Summary {
         let outcomes = self.outcomes.iter().map(|(outcome, count)| (label(*outcome), *count)).collect();
-        Record {
+        record::Summary {
             connections: self.connections,
             asked: self.asked,
             probed: self.probed,
@@ -183,6 +162,7 @@ impl Summary {
     }
 
     /// One line about what fails every time, with the probable cause: the failure of most connections.
+    #[must_use]
     pub fn hint(&self) -> Option<String> {
         if let Some(hint) = self.servers.iter().find_map(|(ip, server)| server.blocked(*ip)) {
             return Some(hint);

@@ -1,8 +1,8 @@
 //! Whole captures. One of them has real connections of the engine.
 
 use super::capture::Capture;
+use super::explained::{Explained, explain_within};
 use super::fixtures::*;
-use super::{Explained, explain};
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight::link::{PathConfig, PcapTap, Tapped, VirtualTime, virtual_time_pair};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Time, block_on_virtual};
@@ -26,7 +26,7 @@ pub(crate) struct Told {
 
 pub(crate) fn tell(file: &[u8], limit: usize) -> Told {
     let (mut lines, mut records) = (Vec::new(), Vec::new());
-    let rest = explain(Capture::open(file).unwrap(), limit, |report| {
+    let rest = explain_within(limit, Capture::open(file).unwrap(), |report| {
         lines.push(report.to_string());
         records.push(serde_json::to_value(report.record()).unwrap());
     });
@@ -39,7 +39,7 @@ impl Told {
     }
 
     pub(crate) fn summary(&self) -> Value {
-        serde_json::to_value(self.rest.summary.record(None)).unwrap()
+        serde_json::to_value(self.rest.record()).unwrap()
     }
 
     pub(crate) fn hint(&self) -> String {
@@ -83,7 +83,7 @@ fn three_visits_as_people_read_them() {
          1 not-requested: the application did not ask for it\n  \
          1 no-credential: the client has no credential for this server yet, and asks for one"
     );
-    assert!(told.rest.damage.is_none() && told.rest.unread.is_none());
+    assert!(told.rest.missing.is_nothing());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_refused_visit_is_not_said_to_have_no_answer() {
 #[test]
 fn link_types_that_cannot_be_read_are_named() {
     let told = tell(&pcap(false, 105, &[(1, vec![0; 64])]), 100);
-    assert_eq!(told.rest.unread.map(|link| link.0), Some(105));
+    assert_eq!(told.rest.missing.unread.map(|link| link.0), Some(105));
     assert_eq!(told.summary()["connections"], 0);
 }
 

@@ -8,3 +8,8 @@ pub(crate) fn rfc3339(seconds: u64) -> String {
     const LATEST: u64 = 253_402_300_799;
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds.min(LATEST))).to_string()
 }
+
+/// A duration in milliseconds, to the microsecond.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}

@@ -5,8 +5,8 @@ use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, ackno
 use super::note::Note;
 use super::offered::Offered;
 use super::sealed::{self, Sealed};
-use firstflight::credential::asap::reason;
-use firstflight::credential::{Outcome, Reason};
+use firstflight_credential::asap::reason;
+use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::asap::{Hint, Reply, Status};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpen;

@@ -2,7 +2,7 @@
 
 /// What the client speaks, after its first bytes.
 #[derive(Debug, Clone)]
-pub enum Protocol {
+pub(super) enum Protocol {
     /// HTTP/1.x in clear.
     Http,
     /// TLS.
@@ -13,7 +13,7 @@ pub enum Protocol {
 
 /// How a connection is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// HTTP/1.x in clear.
     Http,
     /// TLS.
@@ -38,7 +38,7 @@ const SHORTEST_HELLO: usize = 100;
 
 impl Protocol {
     /// Reads the first bytes of a connection's client, or of a client in the middle of a connection.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         if starts_request(bytes) {
             return Self::Http;
         }
@@ -52,7 +52,7 @@ impl Protocol {
     }
 
     /// Its kind.
-    pub const fn kind(&self) -> Kind {
+    pub(super) const fn kind(&self) -> Kind {
         match self {
             Self::Http => Kind::Http,
             Self::Tls(_) => Kind::Tls,
@@ -67,7 +67,7 @@ fn starts_request(bytes: &[u8]) -> bool {
 }
 
 /// How many requests of HTTP/1.x begin in a segment: one at its beginning, and those that follow the end of a head.
-pub fn requests(bytes: &[u8]) -> u32 {
+pub(super) fn requests(bytes: &[u8]) -> u32 {
     let mut count = u32::from(starts_request(bytes));
     let mut rest = bytes;
     while let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -79,7 +79,7 @@ pub fn requests(bytes: &[u8]) -> u32 {
 
 /// What a segment of a client of TLS has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// A record of application data that is not the end of the handshake.
     pub application: bool,
     /// The client's Finished of TLS 1.3.
@@ -88,7 +88,7 @@ pub struct Found {
 
 /// Follows the records of a client of TLS by their lengths.
 #[derive(Debug, Clone, Default)]
-pub struct Records {
+pub(super) struct Records {
     /// Bytes of the current record that are still to come.
     left: usize,
     /// The beginning of a header that the next segment continues.
@@ -104,12 +104,12 @@ pub struct Records {
 
 impl Records {
     /// Notes that the capture lacks some of the bytes.
-    pub const fn lose(&mut self) {
+    pub(super) const fn lose(&mut self) {
         self.lost = true;
     }
 
     /// Reads the next bytes of the stream.
-    pub fn read(&mut self, mut bytes: &[u8]) -> Found {
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Found {
         let mut found = Found::default();
         while !bytes.is_empty() {
             if self.lost {

@@ -1,17 +1,17 @@
 //! One connection: where its requests begin and end.
 
 use super::data::{Kind, Protocol, requests};
-use crate::explain::conversation::{Conversation, Side, acknowledged};
-use crate::explain::offered::Offered;
-use crate::explain::sightings::Seen;
-use crate::explain::table::Ends;
+use crate::conversation::{Conversation, Side, acknowledged};
+use crate::offered::Offered;
+use crate::sightings::Seen;
+use crate::table::Ends;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 use std::time::Duration;
 
 /// On which connection a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contact {
+pub(super) enum Contact {
     /// The first request of a connection that the capture shows from its beginning: the paper's cold request.
     New,
     /// A later request of a connection: a warm request.
@@ -22,7 +22,7 @@ pub enum Contact {
 
 /// The parts of a request's time at the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub(super) struct Times {
     /// TCP's handshake, if the request waited for it.
     pub handshake: Duration,
     /// TLS's handshake, if the request waited for it.
@@ -33,7 +33,7 @@ pub struct Times {
 
 /// A request with what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exchange {
+pub(super) struct Exchange {
     /// Its protocol.
     pub kind: Kind,
     /// Its connection.
@@ -70,7 +70,7 @@ struct Flight {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Flow {
+pub(super) struct Flow {
     conversation: Conversation,
     /// Whether [`Flow::handle`] got the first segment, which the conversation has already.
     begun: bool,
@@ -94,7 +94,7 @@ pub struct Flow {
 
 /// What the capture shows of a connection's handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opened {
+pub(super) struct Opened {
     /// From the first SYN until the client had the SYN-ACK.
     pub took: Duration,
     /// The round trip between the place of the capture and the client.
@@ -104,7 +104,7 @@ pub struct Opened {
 impl Flow {
     /// A connection that begins with this segment. After a `silence` of this length a burst of data that is not HTTP in
     /// clear is a new request. [`Flow::handle`] takes the segment, too.
-    pub fn new(seen: Seen, from: Side, segment: &Segment<'_>, silence: Duration) -> Self {
+    pub(super) fn new(seen: Seen, from: Side, segment: &Segment<'_>, silence: Duration) -> Self {
         Self {
             conversation: Conversation::new(seen, from, segment),
             begun: false,
@@ -123,32 +123,32 @@ impl Flow {
     }
 
     /// Whether a segment belongs to this connection, and not to a later one between the same ports.
-    pub fn owns(&self, seen: Seen, from: Side, segment: &Segment<'_>) -> bool {
+    pub(super) fn owns(&self, seen: Seen, from: Side, segment: &Segment<'_>) -> bool {
         self.conversation.owns(seen.at, from, segment)
     }
 
     /// The client, if the capture shows the beginning.
-    pub fn client(&self) -> Option<Side> {
+    pub(super) fn client(&self) -> Option<Side> {
         self.conversation.client()
     }
 
     /// The server, as far as the capture tells.
-    pub fn server(&self) -> Side {
+    pub(super) fn server(&self) -> Side {
         self.client().or(self.guess).unwrap_or(Side::Low).other()
     }
 
     /// The facts of the handshake.
-    pub const fn conversation(&self) -> &Conversation {
+    pub(super) const fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
     /// Whether the capture lacks some of its data.
-    pub const fn has_gaps(&self) -> bool {
+    pub(super) const fn has_gaps(&self) -> bool {
         self.gaps
     }
 
     /// The handshake, if the capture shows all of it.
-    pub fn opened(&self) -> Option<Opened> {
+    pub(super) fn opened(&self) -> Option<Opened> {
         let client = self.client()?;
         let (half, peer) = (self.conversation.half(client), self.conversation.half(client.other()));
         let (syn, syn_ack, ack) = (half.syn?, peer.syn_ack?, half.ack?);
@@ -157,7 +157,7 @@ impl Flow {
     }
 
     /// Records a segment. `out` gets the requests that are over by it.
-    pub fn handle(
+    pub(super) fn handle(
         &mut self,
         seen: Seen,
         (ends, from): (&Ends, Side),
@@ -192,7 +192,7 @@ impl Flow {
     }
 
     /// Ends the connection.
-    pub fn finish(&mut self, out: &mut impl FnMut(Exchange)) {
+    pub(super) fn finish(&mut self, out: &mut impl FnMut(Exchange)) {
         if let Some(request) = self.request.take() {
             out(self.exchange(&request));
         }

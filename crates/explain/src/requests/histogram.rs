@@ -7,7 +7,7 @@ const STEP: f64 = 1.001;
 /// Longest time that has a bucket of its own, µs: about 12 days. Longer ones are in the last bucket.
 const LONGEST: f64 = 1e12;
 
-/// How many times there are of about each length, from 1 µs.
+/// A distribution of times, from 1 µs to 12 days, which takes 220 KB. Its quantiles are at most 0.05 % off.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -30,6 +30,7 @@ impl Histogram {
     }
 
     /// The time below which the share `share` (0 to 1) of the times lies, milliseconds. `None` without times.
+    #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let last = self.count.checked_sub(1)?;
         let rank = (last as f64 * share.clamp(0.0, 1.0)).round() as u64;

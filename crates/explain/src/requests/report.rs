@@ -1,9 +1,9 @@
 //! The numbers as text, as JSON and as a picture.
 
 use super::tally::{Connections, Requests, Sums, Tally};
-use crate::output::millis;
-use firstflight_explain::picture::{Curve, Group, Page, text};
-use serde::Serialize;
+use crate::picture::{Curve, Group, Page, text};
+use crate::record;
+use crate::time::millis;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
@@ -11,62 +11,6 @@ use std::net::SocketAddr;
 const SHOWN: usize = 8;
 /// The percentiles of the report.
 const PERCENTILES: [u32; 7] = [1, 10, 25, 50, 75, 90, 99];
-
-/// The JSON object.
-#[derive(Debug, Serialize)]
-pub struct Record {
-    event: &'static str,
-    frames: u64,
-    segments: u64,
-    connections: u64,
-    opened: u64,
-    not_opened: u64,
-    begun_before: u64,
-    syn_repeated: u64,
-    syn_wait_ms: f64,
-    with_gaps: u64,
-    ipv6: u64,
-    in_udp: u64,
-    requests_cold: u64,
-    requests_warm: u64,
-    requests_unknown: u64,
-    requests_http: u64,
-    requests_tls: u64,
-    requests_other: u64,
-    requests_in_syn: u64,
-    requests_unanswered: u64,
-    requests_pipelined: u64,
-    requests_timed: u64,
-    requests_cold_timed: u64,
-    /// Shares are numbers from 0 to 1.
-    new_connection_share: Option<f64>,
-    handshake_share_cold: Option<f64>,
-    handshake_share_all: Option<f64>,
-    tls_share_cold: Option<f64>,
-    handshake_share_greatest: Option<f64>,
-    handshake_share_greatest_at_percentile: Option<u32>,
-    percentiles: Vec<Percentile>,
-    servers: Vec<ServerRecord>,
-    damage: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Percentile {
-    percentile: u32,
-    cold_ms: Option<f64>,
-    cold_without_handshake_ms: Option<f64>,
-    all_ms: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct ServerRecord {
-    /// `None` for the servers that are counted together.
-    server: Option<SocketAddr>,
-    requests_cold: u64,
-    requests_warm: u64,
-    handshake_share_cold: Option<f64>,
-    handshake_share_all: Option<f64>,
-}
 
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
@@ -77,28 +21,27 @@ fn tls_share(sums: &Sums) -> Option<f64> {
 }
 
 /// The record of a capture.
-pub fn record(tally: &Tally, damage: Option<String>) -> Record {
+pub(super) fn record(tally: &Tally, damage: Option<String>) -> record::Requests {
     let Tally { connections, requests, sums, .. } = tally;
     let [http, tls, other] = requests.kinds;
     let greatest = tally.greatest();
     let percentiles = (0..=100).map(|percentile| {
         let at = f64::from(percentile) / 100.0;
-        Percentile {
+        record::Percentile {
             percentile,
             cold_ms: tally.cold.quantile(at).map(rounded),
             cold_without_handshake_ms: tally.without.quantile(at).map(rounded),
             all_ms: tally.all.quantile(at).map(rounded),
         }
     });
-    let servers = tally.servers().into_iter().map(|(server, numbers)| ServerRecord {
+    let servers = tally.servers().into_iter().map(|(server, numbers)| record::Server {
         server,
         requests_cold: numbers.cold,
         requests_warm: numbers.warm,
         handshake_share_cold: numbers.sums.cold_share().map(rounded),
         handshake_share_all: numbers.sums.amortised_share().map(rounded),
     });
-    Record {
-        event: "stats",
+    record::Requests {
         frames: tally.frames,
         segments: tally.segments,
         connections: connections.all,
@@ -141,41 +84,40 @@ fn curves(tally: &Tally) -> Vec<Curve> {
     all.into_iter().chain(without).chain(cold).collect()
 }
 
-/// The picture: the distributions as in the paper's Figure 2, and the servers as in its Figure 1.
-pub fn svg(tally: &Tally) -> String {
-    let mut page = Page::new();
-    page.curves("Time of requests, cumulative (the paper's Figure 2)", &curves(tally));
-    let groups = tally.servers().into_iter().filter_map(|(server, numbers)| {
-        Some(Group {
-            name: name(server),
-            shares: vec![numbers.sums.cold_share()?, numbers.sums.amortised_share()?],
-        })
-    });
-    page.bars(
-        "TCP's handshake as a share of the requests' time (Figure 1)",
-        &["cold requests", "all requests (amortised)"],
-        &groups.take(SHOWN).collect::<Vec<_>>(),
-    );
-    page.finish()
+impl Tally {
+    /// A picture, as SVG: the distributions as in the paper's Figure 2, and the servers as in its Figure 1.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let mut page = Page::new();
+        page.curves("Time of requests, cumulative (the paper's Figure 2)", &curves(self));
+        let groups = self.servers().into_iter().filter_map(|(server, numbers)| {
+            Some(Group {
+                name: name(server),
+                shares: vec![numbers.sums.cold_share()?, numbers.sums.amortised_share()?],
+            })
+        });
+        page.bars(
+            "TCP's handshake as a share of the requests' time (Figure 1)",
+            &["cold requests", "all requests (amortised)"],
+            &groups.take(SHOWN).collect::<Vec<_>>(),
+        );
+        page.finish()
+    }
 }
 
 fn name(server: Option<SocketAddr>) -> String {
     server.map_or_else(|| "other servers".to_owned(), |server| server.to_string())
 }
 
-/// The report for people.
-pub struct Text<'a>(pub &'a Tally);
-
-impl fmt::Display for Text<'_> {
+impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tally = self.0;
-        connections(f, tally)?;
-        requests(f, &tally.requests, &tally.sums)?;
-        shares(f, tally)?;
-        if tally.all.quantile(0.5).is_some() {
-            percentiles(f, tally)?;
-            write!(f, "\n{}", text(&curves(tally)))?;
-            servers(f, tally)?;
+        connections(f, self)?;
+        requests(f, &self.requests, &self.sums)?;
+        shares(f, self)?;
+        if self.all.quantile(0.5).is_some() {
+            percentiles(f, self)?;
+            write!(f, "\n{}", text(&curves(self)))?;
+            servers(f, self)?;
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::data::Kind;
 use super::flow::{Contact, Exchange, Flow, Times};
 use super::histogram::Histogram;
-use crate::explain::frame::End;
-use crate::explain::table::Ends;
+use crate::frame::End;
+use crate::table::Ends;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SERVERS: usize = 1024;
 
 /// The connections of a capture.
 #[derive(Debug, Clone, Default)]
-pub struct Connections {
+pub(super) struct Connections {
     /// All.
     pub all: u64,
     /// The capture shows the whole handshake.
@@ -37,7 +37,7 @@ pub struct Connections {
 
 /// The requests of a capture.
 #[derive(Debug, Clone, Default)]
-pub struct Requests {
+pub(super) struct Requests {
     /// First ones of connections.
     pub cold: u64,
     /// Later ones.
@@ -56,7 +56,7 @@ pub struct Requests {
 
 /// Sums of times.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sums {
+pub(super) struct Sums {
     /// Cold requests with a time.
     pub cold: u64,
     /// All requests with a time.
@@ -85,12 +85,12 @@ impl Sums {
     }
 
     /// The handshakes' share of the time of cold requests.
-    pub fn cold_share(&self) -> Option<f64> {
+    pub(super) fn cold_share(&self) -> Option<f64> {
         share(self.handshake, self.cold_time)
     }
 
     /// The handshakes' share of the time of all requests.
-    pub fn amortised_share(&self) -> Option<f64> {
+    pub(super) fn amortised_share(&self) -> Option<f64> {
         share(self.handshake, self.all_time)
     }
 }
@@ -101,7 +101,7 @@ fn share(part: Duration, whole: Duration) -> Option<f64> {
 
 /// The numbers of one server.
 #[derive(Debug, Clone, Default)]
-pub struct Server {
+pub(super) struct Server {
     /// Requests on new connections, and on others.
     pub cold: u64,
     /// Requests on connections that had one before.
@@ -110,31 +110,31 @@ pub struct Server {
     pub sums: Sums,
 }
 
-/// Everything that is counted.
+/// Everything that is counted of a capture. `Display` gives tables and a plot for people, beside the Fast Open paper's numbers.
 #[derive(Debug)]
 pub struct Tally {
     /// Frames.
-    pub frames: u64,
+    pub(super) frames: u64,
     /// TCP segments among them.
-    pub segments: u64,
+    pub(super) segments: u64,
     /// The connections.
-    pub connections: Connections,
+    pub(super) connections: Connections,
     /// The requests.
-    pub requests: Requests,
+    pub(super) requests: Requests,
     /// Sums of times.
-    pub sums: Sums,
+    pub(super) sums: Sums,
     /// Cold requests' times.
-    pub cold: Histogram,
-    /// The same without TCP's handshake.
-    pub without: Histogram,
+    pub(super) cold: Histogram,
+    /// Cold requests' times without TCP's handshake.
+    pub(super) without: Histogram,
     /// All requests' times.
-    pub all: Histogram,
+    pub(super) all: Histogram,
     servers: HashMap<Option<SocketAddr>, Server>,
 }
 
 impl Tally {
     /// Nothing yet.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             frames: 0,
             segments: 0,
@@ -148,8 +148,26 @@ impl Tally {
         }
     }
 
+    /// The times of the first requests of connections, with their handshake.
+    #[must_use]
+    pub const fn cold_times(&self) -> &Histogram {
+        &self.cold
+    }
+
+    /// The times of the first requests of connections, without TCP's handshake.
+    #[must_use]
+    pub const fn cold_times_without_handshake(&self) -> &Histogram {
+        &self.without
+    }
+
+    /// The times of all requests.
+    #[must_use]
+    pub const fn times(&self) -> &Histogram {
+        &self.all
+    }
+
     /// Adds a request to this server.
-    pub fn request(&mut self, server: End, exchange: &Exchange) {
+    pub(super) fn request(&mut self, server: End, exchange: &Exchange) {
         let requests = &mut self.requests;
         match exchange.contact {
             Contact::New => requests.cold += 1,
@@ -184,7 +202,7 @@ impl Tally {
     }
 
     /// Adds a connection that is over.
-    pub fn connection(&mut self, ends: &Ends, flow: &Flow) {
+    pub(super) fn connection(&mut self, ends: &Ends, flow: &Flow) {
         let connections = &mut self.connections;
         connections.all += 1;
         connections.with_gaps += u64::from(flow.has_gaps());
@@ -210,21 +228,21 @@ impl Tally {
     }
 
     /// The servers with the most requests first. `None` are those that are counted together.
-    pub fn servers(&self) -> Vec<(Option<SocketAddr>, &Server)> {
+    pub(super) fn servers(&self) -> Vec<(Option<SocketAddr>, &Server)> {
         let mut servers: Vec<_> = self.servers.iter().map(|(address, server)| (*address, server)).collect();
         servers.sort_by_key(|(address, server)| (std::cmp::Reverse(server.cold + server.warm), *address));
         servers
     }
 
     /// The share of the requests that were on new connections.
-    pub fn new_share(&self) -> Option<f64> {
+    pub(super) fn new_share(&self) -> Option<f64> {
         let Requests { cold, warm, .. } = self.requests;
         (cold + warm > 0).then(|| cold as f64 / (cold + warm) as f64)
     }
 
     /// The greatest share of the handshake between the 10th and the 90th percentile, and the percentile: how much
     /// shorter cold requests would be without it, percentile by percentile, as in the paper's Figure 2.
-    pub fn greatest(&self) -> Option<(f64, u32)> {
+    pub(super) fn greatest(&self) -> Option<(f64, u32)> {
         let shares = (10..=90).filter_map(|percent| {
             let at = f64::from(percent) / 100.0;
             let (cold, without) = (self.cold.quantile(at)?, self.without.quantile(at)?);

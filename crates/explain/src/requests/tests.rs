@@ -1,9 +1,8 @@
 //! Captures with known requests.
 
-use super::report::{Text, record, svg};
 use super::{Counted, count};
-use crate::explain::capture::Capture;
-use crate::explain::fixtures::{ends, packet, pcap, pcapng};
+use crate::capture::Capture;
+use crate::fixtures::{ends, packet, pcap, pcapng};
 use firstflight_wire::tcp::{Flags, Header};
 use firstflight_wire::{Instant, SeqNum};
 use serde_json::Value;
@@ -90,11 +89,11 @@ fn stats(mut packets: Vec<(Instant, Vec<u8>)>) -> Value {
 }
 
 fn stats_of(file: &[u8], limit: usize) -> Value {
-    let Counted { tally, damage, .. } = count(Capture::open(Cursor::new(file)).unwrap(), limit, SILENCE);
-    let text = Text(&tally).to_string();
+    let counted = count(limit, Capture::open(Cursor::new(file)).unwrap(), SILENCE);
+    let text = counted.tally.to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    assert!(svg(&tally).ends_with("</svg>\n"));
-    serde_json::to_value(record(&tally, damage.map(|damage| damage.to_string()))).unwrap()
+    assert!(counted.tally.svg().ends_with("</svg>\n"));
+    serde_json::to_value(counted.record()).unwrap()
 }
 
 fn number(record: &Value, name: &str) -> u64 {
@@ -299,10 +298,10 @@ fn damaged_captures_are_counted_as_far_as_they_go() {
         let mut broken = file.clone();
         broken[at] ^= 0x41;
         if let Ok(capture) = Capture::open(Cursor::new(&broken)) {
-            count(capture, 10, SILENCE);
+            count(10, capture, SILENCE);
         }
     }
     let cut = &file[..file.len() - 3];
-    let Counted { damage, tally, .. } = count(Capture::open(Cursor::new(cut)).unwrap(), 10, SILENCE);
-    assert!(damage.is_some() && tally.segments == 4);
+    let Counted { missing, tally } = count(10, Capture::open(Cursor::new(cut)).unwrap(), SILENCE);
+    assert!(missing.damage.is_some() && tally.segments == 4);
 }
