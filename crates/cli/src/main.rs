@@ -12,7 +12,6 @@ mod demo;
 mod diagnostics;
 mod digest;
 mod dns;
-#[path = "../../doctor/src/doctor.rs"]
 mod doctor;
 mod error;
 mod explain;

@@ -20,7 +20,7 @@ const CLOSE: Duration = Duration::from_millis(200);
 
 /// What was looked up.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     addresses: Vec<SocketAddr>,
     /// What the HTTPS record says of certificates; the error if there is no answer.
     published: Result<Option<Published>, String>,
@@ -28,11 +28,11 @@ pub struct Found {
 
 impl Found {
     /// A server without a name.
-    pub fn address(at: SocketAddr) -> Self {
+    pub(crate) fn address(at: SocketAddr) -> Self {
         Self { addresses: vec![at], published: Ok(None) }
     }
 
-    pub fn first_of_each_family(&self) -> Vec<SocketAddr> {
+    pub(crate) fn first_of_each_family(&self) -> Vec<SocketAddr> {
         let mut first: Vec<SocketAddr> = Vec::new();
         for at in &self.addresses {
             if first.iter().all(|other| other.is_ipv4() != at.is_ipv4()) {
@@ -47,7 +47,7 @@ impl Found {
 ///
 /// # Errors
 /// When it has no address.
-pub async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<Found> {
+pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<Found> {
     let addresses = async {
         let found: Vec<IpAddr> = match names {
             Some(names) => names.all_addresses(name, false).await?,
@@ -74,7 +74,7 @@ pub async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result
 }
 
 /// The verdicts about certificates. Asks the server in UDP if its record names a port.
-pub async fn judge(named: bool, found: &Found, remote: SocketAddr) -> Vec<Line> {
+pub(crate) async fn judge(named: bool, found: &Found, remote: SocketAddr) -> Vec<Line> {
     let published = match &found.published {
         _ if !named => return vec![Line::new(Finding::RecordNoName, "An address has no HTTPS record.")],
         Err(error) => {

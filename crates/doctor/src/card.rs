@@ -5,7 +5,7 @@ use super::report::Line;
 use firstflight::link::xdp::XdpDevice;
 
 /// Looks at the device with this name.
-pub fn look(name: &str) -> Vec<Line> {
+pub(crate) fn look(name: &str) -> Vec<Line> {
     let device = match XdpDevice::find(name) {
         Ok(device) => device,
         Err(error) => return vec![Line::new(Finding::CardUnusable, format_args!("{error}."))],

@@ -18,6 +18,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// A label in kebab-case.
+    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -34,13 +36,15 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One row of the catalogue.
+/// What a finding means.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Entry {
-    /// What was looked at.
+    /// What was looked at, in kebab-case.
     pub check: &'static str,
-    /// What was found.
+    /// What was found, in kebab-case.
     pub word: &'static str,
+    /// How good or bad it is.
     pub verdict: Verdict,
     /// What to do, or for [`Verdict::Unknown`] what would find out.
     pub advice: Option<&'static str>,
@@ -48,16 +52,19 @@ pub struct Entry {
 
 macro_rules! findings {
     ($($name:ident: $check:literal $word:literal $verdict:ident $($advice:literal)?;)*) => {
-        /// A finding. The check and the word of its [`Entry`] are stable.
+        /// A finding. The check and the word of its [`Entry`] are stable, and the page `docs/guide/doctor.md` explains both.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Finding {
-            $($name,)*
+            $(#[doc = concat!("`", $check, "`: `", $word, "`")] $name,)*
         }
 
         impl Finding {
-            #[cfg(test)]
+            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
+            /// What it means.
+            #[must_use]
             pub const fn entry(self) -> Entry {
                 match self {
                     $(Self::$name => {

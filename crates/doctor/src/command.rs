@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// What became of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ran {
+pub(crate) enum Ran {
     /// It succeeded, with this output.
     Output(String),
     /// It is not installed.
@@ -18,7 +18,7 @@ pub enum Ran {
 const DIRECTORIES: [&str; 3] = ["", "/usr/sbin/", "/sbin/"];
 
 /// Runs a command to its end. Blocks.
-pub fn run(program: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Ran {
     for directory in DIRECTORIES {
         let mut command = Command::new(format!("{directory}{program}"));
         command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");

@@ -2,7 +2,6 @@
 
 use super::catalogue::Finding;
 use super::report::Line;
-use crate::output::millis;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -12,8 +11,9 @@ const NEAR: Duration = Duration::from_millis(2);
 const AT_SERVER: &str = "switch Fast Open on at the server (nginx: listen … fastopen=256; HAProxy: bind … tfo; sysctl \
                          net.ipv4.tcp_fastopen=3), or put firstflight gateway in front of it";
 
-/// The answer to "does it help me?".
+/// What first flights gain at one address of a server: the answer to "does it help me?".
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Gain {
     /// What first flights save today on each connection after the first, milliseconds. `None` if nothing.
     pub saves_ms: Option<f64>,
@@ -25,7 +25,7 @@ pub struct Gain {
 
 impl Gain {
     /// From what was found out at an address.
-    pub fn of(lines: &[Line], rtt: Option<Duration>) -> Self {
+    pub(crate) fn of(lines: &[Line], rtt: Option<Duration>) -> Self {
         let has = |finding: Finding| lines.iter().any(|line| line.finding == finding);
         let trip = rtt.map_or_else(String::new, |rtt| format!(" ({:.1} ms)", millis(rtt)));
         let (works, text) = match () {
@@ -89,6 +89,11 @@ fn otherwise(lines: &[Line], trip: &str) -> String {
         }
         None => "unknown".to_owned(),
     }
+}
+
+/// A duration in milliseconds, to the microsecond.
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

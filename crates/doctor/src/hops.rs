@@ -14,7 +14,7 @@ const SILENT: u8 = 3;
 
 /// A router on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Router {
+pub(crate) struct Router {
     /// 1 is the first one.
     pub hop: u8,
     pub address: Option<IpAddr>,
@@ -31,7 +31,7 @@ impl fmt::Display for Router {
 
 /// What the routers quoted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Path {
+pub(crate) struct Path {
     /// The last router at which the SYN still had what it left with.
     pub kept: Option<Router>,
     /// The first router at which the option, or the cookie in it, was gone.
@@ -42,7 +42,7 @@ pub struct Path {
 
 /// Sends SYNs with the kernel's cookie for the server and `data`, or with a request for one, until one arrives or lacks
 /// its option. `patience` is the time for each.
-pub async fn follow(remote: SocketAddr, data: &[u8], cookie: bool, patience: Duration) -> Path {
+pub(crate) async fn follow(remote: SocketAddr, data: &[u8], cookie: bool, patience: Duration) -> Path {
     let mut path = Path::default();
     let mut silent = 0;
     for hop in 1..=FARTHEST {

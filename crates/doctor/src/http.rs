@@ -1,7 +1,6 @@
 //! As much of HTTP as `doctor` speaks.
 
-use crate::utc::Time;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
@@ -12,17 +11,17 @@ const LONGEST: usize = 8192;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-pub fn is_port(port: u16) -> bool {
+pub(crate) fn is_port(port: u16) -> bool {
     PORTS.contains(&port)
 }
 
 /// A request that changes nothing.
-pub fn request(host: &str) -> Vec<u8> {
+pub(crate) fn request(host: &str) -> Vec<u8> {
     format!("HEAD / HTTP/1.0\r\nHost: {host}\r\nUser-Agent: firstflight-doctor\r\n\r\n").into_bytes()
 }
 
 /// The time in the head of a response, and ours when it came; `None` if there is no such head.
-pub async fn date(stream: &mut (impl AsyncRead + Unpin)) -> Option<(Time, Time)> {
+pub(crate) async fn date(stream: &mut (impl AsyncRead + Unpin)) -> Option<(SystemTime, SystemTime)> {
     let mut head = Vec::new();
     let read = async {
         let mut block = [0; 1024];
@@ -35,7 +34,7 @@ pub async fn date(stream: &mut (impl AsyncRead + Unpin)) -> Option<(Time, Time)>
     };
     // A part of a head is read as well.
     let _ = timeout(PATIENCE, read).await;
-    let now = Time::now();
+    let now = SystemTime::now();
     let head = String::from_utf8_lossy(&head);
     if !head.starts_with("HTTP/") {
         return None;
@@ -46,13 +45,13 @@ pub async fn date(stream: &mut (impl AsyncRead + Unpin)) -> Option<(Time, Time)>
 }
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
-fn parse(date: &str) -> Option<Time> {
+fn parse(date: &str) -> Option<SystemTime> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let words: Vec<_> = date.split_ascii_whitespace().collect();
     let &[_, day, month, year, clock, "GMT"] = words.as_slice() else { return None };
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    format!("{year}-{month:02}-{day}T{clock}Z").parse().ok()
+    humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{clock}Z")).ok()
 }
 
 #[cfg(test)]
@@ -62,7 +61,7 @@ mod tests {
     #[tokio::test]
     async fn the_date_of_a_response_is_its_server_s_time() {
         let date_of = async |text: &str| date(&mut text.as_bytes()).await.map(|(time, _)| time);
-        let time = Time(784_111_777_000);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let head = "HTTP/1.0 200 OK\r\nServer: x\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
         assert_eq!(date_of(head).await, Some(time));
         assert_eq!(date_of(head.trim_end()).await, Some(time), "without an end");

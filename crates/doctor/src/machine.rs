@@ -18,7 +18,7 @@ const SEVERAL: u64 = 3;
 
 /// The setting of Fast Open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FastOpen {
+pub(crate) struct FastOpen {
     pub client: bool,
     pub server: bool,
     /// For how long the kernel pauses after a black hole, seconds. 0: it never does.
@@ -27,7 +27,7 @@ pub struct FastOpen {
 
 /// What is known of this machine. `None` is what cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     pub fast_open: Option<FastOpen>,
     /// It is the namespace that the machine booted with.
     pub host_namespace: bool,
@@ -84,7 +84,7 @@ fn number(name: &str) -> Option<u64> {
 
 impl Facts {
     /// Reads everything. Blocks.
-    pub fn gather() -> Self {
+    pub(crate) fn gather() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let setting = Setting::read().ok();
         let clock = SystemClock::read().ok();
@@ -108,7 +108,7 @@ impl Facts {
     }
 
     /// The verdicts.
-    pub fn judge(&self) -> Vec<Line> {
+    pub(crate) fn judge(&self) -> Vec<Line> {
         let mut lines = self.settings();
         lines.extend(self.firewall());
         lines.extend(self.memory());

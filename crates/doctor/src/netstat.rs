@@ -2,7 +2,7 @@
 
 /// Counters of the network namespace, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// First flights of clients that were accepted.
     pub active: u64,
     /// First flights of clients that were not.
@@ -21,7 +21,7 @@ pub struct Counters {
 
 impl Counters {
     /// Reads the table: pairs of lines, names and values. `None` if it has no counters of Fast Open.
-    pub fn parse(table: &str) -> Option<Self> {
+    pub(crate) fn parse(table: &str) -> Option<Self> {
         let lines: Vec<_> = table.lines().collect();
         let mut pairs = lines.chunks_exact(2).filter_map(|pair| match pair {
             [names, values] => Some((names.strip_prefix("TcpExt:")?, values.strip_prefix("TcpExt:")?)),

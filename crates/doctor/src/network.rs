@@ -2,11 +2,10 @@
 
 use super::catalogue::Finding;
 use super::report::Line;
-use crate::utc::Time;
 use firstflight_wire::asap::message::{MESSAGE_MAX, Message, ProbeRequest, TransactionId};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
@@ -21,7 +20,7 @@ const FORGIVEN: u64 = 10;
 
 /// What one verifier showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verifier {
+pub(crate) struct Verifier {
     pub at: SocketAddr,
     pub udp: Udp,
     /// Whether it accepts TCP; `None` if it was not tried.
@@ -30,7 +29,7 @@ pub struct Verifier {
 
 /// What came back in UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Udp {
+pub(crate) enum Udp {
     /// A challenge: the address that the verifier sees, the local one, and by how many seconds our clock is ahead.
     Challenge { seen: IpAddr, local: IpAddr, ahead: i64 },
     /// Another answer.
@@ -43,7 +42,7 @@ pub enum Udp {
 
 impl Verifier {
     /// Asks the verifier at this address.
-    pub async fn ask(at: SocketAddr) -> Self {
+    pub(crate) async fn ask(at: SocketAddr) -> Self {
         let udp = udp(at).await.unwrap_or(Udp::Silent);
         let tcp = match udp {
             Udp::Silent => Some(matches!(timeout(CONNECT, TcpStream::connect(at)).await, Ok(Ok(_)))),
@@ -54,8 +53,13 @@ impl Verifier {
 }
 
 /// By how many seconds `ours` is ahead of `theirs`, which is a whole second.
-pub fn ahead(ours: Time, theirs_secs: u64) -> i64 {
-    (ours.0 / 1000).cast_signed().saturating_sub(theirs_secs.cast_signed())
+pub(crate) fn ahead(ours: SystemTime, theirs_secs: u64) -> i64 {
+    unix(ours).cast_signed().saturating_sub(theirs_secs.cast_signed())
+}
+
+/// Unix time, seconds; 1970 for an earlier time.
+pub(crate) fn unix(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 async fn udp(at: SocketAddr) -> io::Result<Udp> {
@@ -82,7 +86,7 @@ async fn udp(at: SocketAddr) -> io::Result<Udp> {
         };
         match timeout(wait, exchange).await {
             Ok(Ok(Message::Challenge(found))) => {
-                let ahead = ahead(Time::now(), found.time.into());
+                let ahead = ahead(SystemTime::now(), found.time.into());
                 return Ok(Udp::Challenge { seen: found.seen.ip(), local, ahead });
             }
             Ok(Ok(_)) => return Ok(Udp::Other),
@@ -96,7 +100,7 @@ async fn udp(at: SocketAddr) -> io::Result<Udp> {
 
 /// What the visits to a server showed of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passage {
+pub(crate) enum Passage {
     /// A SYN with data arrived.
     Passes,
     /// SYNs with data were dropped, and others were not.
@@ -106,7 +110,7 @@ pub enum Passage {
 }
 
 /// The verdicts about the network.
-pub fn judge(verifiers: &[Verifier], servers: &[Passage]) -> Vec<Line> {
+pub(crate) fn judge(verifiers: &[Verifier], servers: &[Passage]) -> Vec<Line> {
     vec![udp_line(verifiers), translator(verifiers), syn_data(servers)]
 }
 
@@ -172,7 +176,7 @@ fn syn_data(servers: &[Passage]) -> Line {
 }
 
 /// The verdict about this machine's clock. `servers` are the differences to servers of HTTP.
-pub fn clock(verifiers: &[Verifier], servers: &[i64]) -> Line {
+pub(crate) fn clock(verifiers: &[Verifier], servers: &[i64]) -> Line {
     let of_verifiers = verifiers.iter().filter_map(|one| match one.udp {
         Udp::Challenge { ahead, .. } => Some((ahead, one.at)),
         _ => None,
@@ -198,7 +202,7 @@ pub fn clock(verifiers: &[Verifier], servers: &[i64]) -> Line {
 }
 
 /// The verdict about the clock of a server of HTTP.
-pub fn server_clock(ahead: i64) -> Line {
+pub(crate) fn server_clock(ahead: i64) -> Line {
     let detail = format!("This machine's clock {} the server's.", difference(ahead));
     let agrees = ahead.unsigned_abs() <= SAME;
     Line::new(if agrees { Finding::ServerClockAgrees } else { Finding::ServerClockDiffers }, detail)
@@ -279,8 +283,9 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign() {
-        assert_eq!(ahead(Time(5_999), 5), 0);
-        assert_eq!(ahead(Time(5_000), 7), -2);
-        assert_eq!(ahead(Time(0), u64::MAX), 1, "no overflow");
+        let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
+        assert_eq!(ahead(at(5_999), 5), 0);
+        assert_eq!(ahead(at(5_000), 7), -2);
+        assert_eq!(ahead(at(0), u64::MAX), 1, "no overflow");
     }
 }

@@ -2,18 +2,21 @@
 
 use super::catalogue::{Entry, Finding, Verdict};
 use super::gain::Gain;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// A finding, and what it says here.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Line {
+    /// What was found. Its [`entry`](Finding::entry) has the verdict and the advice.
     pub finding: Finding,
+    /// A sentence about it.
     pub detail: String,
 }
 
 impl Line {
-    pub fn new(finding: Finding, detail: impl fmt::Display) -> Self {
+    pub(crate) fn new(finding: Finding, detail: impl fmt::Display) -> Self {
         Self { finding, detail: detail.to_string() }
     }
 }
@@ -21,7 +24,9 @@ impl Line {
 /// What a group of lines is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
+    /// This machine.
     Machine,
+    /// The network around it.
     Network,
     /// A server, as the user named it, and the address that was tried.
     Server(String, Option<String>),
@@ -29,18 +34,24 @@ pub enum Subject {
 
 /// Lines about one subject.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Group {
+    /// The subject.
     pub subject: Subject,
+    /// What was found.
     pub lines: Vec<Line>,
     /// What first flights gain there. `None` for what is no server.
     pub gain: Option<Gain>,
 }
 
-/// Everything that was found.
+/// Everything that was found. `Display` gives lines for people, with what to do below each that is not ok; `Serialize` gives the
+/// document of `firstflight doctor --json`, whose names are stable.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether it ran as root.
     pub root: bool,
+    /// The machine, the network, and each address of each server.
     pub groups: Vec<Group>,
 }
 
@@ -62,7 +73,7 @@ struct Record<'a> {
 
 /// The whole report as JSON.
 #[derive(Serialize)]
-pub struct Document<'a> {
+struct Document<'a> {
     /// The worst verdict of all checks.
     verdict: Verdict,
     root: bool,
@@ -83,7 +94,7 @@ struct Gained<'a> {
 
 impl Group {
     /// Of a machine, a network, or a server that was not visited.
-    pub const fn new(subject: Subject, lines: Vec<Line>) -> Self {
+    pub(crate) const fn new(subject: Subject, lines: Vec<Line>) -> Self {
         Self { subject, lines, gain: None }
     }
 
@@ -104,12 +115,13 @@ impl Report {
     }
 
     /// The worst verdict.
+    #[must_use]
     pub fn verdict(&self) -> Verdict {
         let lines = self.groups.iter().flat_map(|group| &group.lines);
         lines.map(|line| line.finding.entry().verdict).max().unwrap_or(Verdict::Ok)
     }
 
-    pub fn document(&self) -> Document<'_> {
+    fn document(&self) -> Document<'_> {
         let checks = self.groups.iter().flat_map(|group| {
             let (section, server, address) = match &group.subject {
                 Subject::Machine => ("machine", None, None),
@@ -137,6 +149,12 @@ impl Report {
             gains: self.groups.iter().filter_map(Group::gained).collect(),
             checks: checks.collect(),
         }
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document().serialize(serializer)
     }
 }
 
@@ -251,7 +269,7 @@ mod tests {
     #[test]
     fn programs_get_one_document() {
         let report = report();
-        let document: Value = serde_json::to_value(report.document()).unwrap();
+        let document: Value = serde_json::to_value(&report).unwrap();
         assert_eq!(document["verdict"], "problem");
         assert_eq!((&document["root"], &document["root_would_see"]), (&json!(false), &json!(ROOT_WOULD_SEE)));
         let last = &document["checks"][2];

@@ -6,7 +6,7 @@ use std::io::Read;
 
 /// Which kinds of rules there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// A rule answers SYNs in place of the server.
     pub synproxy: bool,
     /// A rule changes source addresses.
@@ -16,7 +16,7 @@ pub struct Rules {
 }
 
 /// Reads the rules of nftables and iptables. `None` without the privilege, or without a command that shows them.
-pub fn read() -> Option<Rules> {
+pub(crate) fn read() -> Option<Rules> {
     let mut found = None;
     if let Ran::Output(listing) = run("nft", &["list", "ruleset"]) {
         found.get_or_insert_with(Rules::default).add(&listing);
@@ -76,7 +76,7 @@ fn without_comments(line: &str) -> String {
 
 /// Numbers of translated TCP connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Translated {
+pub(crate) struct Translated {
     pub source: usize,
     pub destination: usize,
 }
@@ -85,7 +85,7 @@ pub struct Translated {
 const MOST: u64 = 16 << 20;
 
 /// The translated connections in `/proc/net/nf_conntrack`, which root alone can read. A long table is read in part.
-pub fn connections() -> Option<Translated> {
+pub(crate) fn connections() -> Option<Translated> {
     let mut table = String::new();
     File::open("/proc/net/nf_conntrack").ok()?.take(MOST).read_to_string(&mut table).ok()?;
     Some(translated(&table))

@@ -4,7 +4,7 @@ mod judge;
 
 use super::hops::{self, Path};
 use super::http;
-use super::network::ahead;
+use super::network::{ahead, unix};
 use super::tcp_metrics;
 use firstflight::credential::Reason;
 use firstflight_kernel::{Carry, ClientFail, Stream, connect};
@@ -28,7 +28,7 @@ const TWICE: usize = 2;
 
 /// What a SYN was to carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub(crate) enum Sent {
     /// An ordinary SYN.
     Plain,
     /// The option, and no data.
@@ -41,7 +41,7 @@ pub enum Sent {
 
 /// How a visit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Connected(Connected),
     Refused,
     Silent,
@@ -51,7 +51,7 @@ pub enum End {
 
 /// What the kernel says of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Connected {
+pub(crate) struct Connected {
     pub fail: ClientFail,
     /// The SYN-ACK acknowledged the data.
     pub accepted: bool,
@@ -63,7 +63,7 @@ pub struct Connected {
 
 /// One visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Visit {
+pub(crate) struct Visit {
     pub sent: Sent,
     pub end: End,
     /// The kernel's cookie for the server afterwards. An outer `None` if it cannot be read.
@@ -72,7 +72,7 @@ pub struct Visit {
 
 /// What the visits to an address showed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Whether the namespace lets clients use Fast Open.
     pub client: bool,
     /// Whether data may be sent.
@@ -89,7 +89,7 @@ pub struct Facts {
 
 /// What to send, and where.
 #[derive(Debug, Clone)]
-pub struct Probe {
+pub(crate) struct Probe {
     pub remote: SocketAddr,
     /// The data. Empty if none may be sent.
     pub request: Vec<u8>,
@@ -101,7 +101,7 @@ pub struct Probe {
 
 impl Probe {
     /// Visits the server at most nine times, and follows the path if first flights fail.
-    pub async fn run(&self) -> Facts {
+    pub(crate) async fn run(&self) -> Facts {
         let mut facts = Facts { client: self.client, data: !self.request.is_empty(), ..Facts::default() };
         let Some(local) = self.visit(Sent::Plain, None, &mut facts).await else { return facts };
         if !self.client {
@@ -174,7 +174,7 @@ impl Probe {
                     && sent == Sent::Plain
                     && let Some((theirs, ours)) = http::date(&mut stream).await
                 {
-                    facts.ahead = Some(ahead(ours, theirs.0 / 1000));
+                    facts.ahead = Some(ahead(ours, unix(theirs)));
                 }
                 (End::Connected(connected), stream.local_addr().ok().map(|at| at.ip()))
             }

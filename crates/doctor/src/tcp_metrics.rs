@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub server: IpAddr,
     /// The local address. Cookies are bound to both.
     pub source: Option<IpAddr>,
@@ -16,7 +16,7 @@ pub struct Entry {
 }
 
 /// The entries of all servers; `None` if they cannot be read.
-pub fn read() -> Option<Vec<Entry>> {
+pub(crate) fn read() -> Option<Vec<Entry>> {
     match run("ip", &["tcp_metrics", "show"]) {
         Ran::Output(text) => Some(parse(&text)),
         Ran::Missing | Ran::Failed(_) => None,
@@ -24,7 +24,7 @@ pub fn read() -> Option<Vec<Entry>> {
 }
 
 /// The kernel's cookie for a server and a local address: an outer `None` if it cannot be read.
-pub fn cookie(server: IpAddr, source: IpAddr) -> Option<Option<String>> {
+pub(crate) fn cookie(server: IpAddr, source: IpAddr) -> Option<Option<String>> {
     let mut entries = read()?.into_iter();
     let found = entries.find(|one| one.server == server && one.source.is_none_or(|own| own == source));
     Some(found.and_then(|one| one.cookie))

@@ -1,7 +1,7 @@
 //! From facts to verdicts.
 
 use super::*;
-use crate::doctor::catalogue::Verdict;
+use crate::catalogue::Verdict;
 use std::net::IpAddr;
 
 /// A machine on which all is well.

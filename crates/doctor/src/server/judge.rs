@@ -1,9 +1,9 @@
 //! The verdicts about a server.
 
 use super::{Connected, End, Facts, Sent, TWICE, Visit};
-use crate::doctor::catalogue::Finding;
-use crate::doctor::network::{Passage, server_clock};
-use crate::doctor::report::Line;
+use crate::catalogue::Finding;
+use crate::network::{Passage, server_clock};
+use crate::report::Line;
 use firstflight_kernel::ClientFail;
 use std::collections::HashSet;
 
@@ -73,7 +73,7 @@ impl Flights {
 
 impl Facts {
     /// The verdicts.
-    pub fn judge(&self) -> Vec<Line> {
+    pub(crate) fn judge(&self) -> Vec<Line> {
         let mut lines = vec![self.connect()];
         if self.plain().is_none_or(|visit| visit.connected().is_none()) {
             return lines;
@@ -90,14 +90,14 @@ impl Facts {
     }
 
     /// First flights fail, and the path may show why.
-    pub fn fails(&self) -> bool {
+    pub(crate) fn fails(&self) -> bool {
         let Flights { accepted, ignored, unclear, lost, .. } = Flights::of(self);
         let fails = !self.has_cookie() || ignored + unclear > 0 || lost >= TWICE;
         self.client && !self.never_asked() && accepted == 0 && fails
     }
 
     /// What these visits show of the network.
-    pub fn passage(&self) -> Passage {
+    pub(crate) fn passage(&self) -> Passage {
         let flights = Flights::of(self);
         match self.bare() {
             Some(Finding::DataPasses) => Passage::Passes,

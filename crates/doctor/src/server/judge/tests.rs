@@ -1,8 +1,8 @@
 //! From visits to verdicts.
 
 use super::*;
-use crate::doctor::catalogue::Verdict;
-use crate::doctor::hops::{Path, Router};
+use crate::catalogue::Verdict;
+use crate::hops::{Path, Router};
 use std::io::ErrorKind;
 
 const PLAIN: Connected = Connected { fail: ClientFail::None, accepted: false, carried: false, again: false };

@@ -1,42 +1,16 @@
 //! `firstflight doctor`: what this machine, this network and servers do with first flights.
 
-mod asap;
-mod card;
-mod catalogue;
-mod command;
-mod gain;
-mod hops;
-mod http;
-mod machine;
-mod netstat;
-mod network;
-mod report;
-mod rules;
-mod server;
-mod tcp_metrics;
-
 use crate::at::At;
 use crate::error::Error;
 use crate::get::GetError;
-
 use crate::output;
-use asap::{Found, look_up};
-use catalogue::{Finding, Verdict};
-use firstflight::kernel::Setting;
 use firstflight::record::Names;
+use firstflight_doctor::{Data, Doctor, Server, Verdict};
 use firstflight_http::url::{HttpUrl, UrlError, is_one_host};
-use futures_util::future::join_all;
-use gain::Gain;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use network::{Passage, Verifier};
-use report::{Group, Line, Report, Subject};
-use server::Probe;
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Mutex;
 
 /// Find out what this machine, this network and servers do with first flights
 ///
@@ -130,14 +104,40 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let resolver = |at| Names::at(at).map_err(|error| GetError::Resolver(at, error));
     let names = args.dns.map(resolver).transpose()?;
     let progress = progress(args.servers.len() + args.verifier.len());
-    let report = examine(&args, names.as_ref(), &progress).await;
+    let report = doctor(&args, names).examine_with(|| progress.inc(1)).await;
     progress.finish_and_clear();
     if args.json {
-        output::json(&report.document());
+        output::json(&report);
     } else {
         output::line(&report);
     }
     Ok(ExitCode::from(u8::from(report.verdict() == Verdict::Problem)))
+}
+
+/// What the options ask for.
+fn doctor(args: &Args, names: Option<Names>) -> Doctor {
+    let data = match &args.send {
+        _ if args.no_data => Data::Nothing,
+        Some(text) => Data::Bytes(text.as_bytes().to_vec()),
+        None => Data::Usual,
+    };
+    let mut doctor = Doctor::new().data(data);
+    for at in &args.servers {
+        doctor = doctor.server(match at {
+            At::Address(address) => Server::Address(*address),
+            At::Name(name, port) => Server::Name(name.clone(), *port),
+        });
+    }
+    for at in &args.verifier {
+        doctor = doctor.verifier(*at);
+    }
+    if let Some(names) = names {
+        doctor = doctor.names(names);
+    }
+    match &args.xdp {
+        Some(device) => doctor.card(device),
+        None => doctor,
+    }
 }
 
 /// A line on stderr for a person, if it takes long.
@@ -160,120 +160,9 @@ fn progress(subjects: usize) -> ProgressBar {
     bar
 }
 
-async fn examine(args: &Args, names: Option<&Names>, progress: &ProgressBar) -> Report {
-    // The kernel's counters and cookies come first: the visits change them.
-    let machine = tokio::task::spawn_blocking(machine::Facts::gather).await.unwrap_or_default();
-    let card = args.xdp.clone();
-    let card = tokio::task::spawn_blocking(move || card.as_deref().map(card::look)).await;
-    let turns = Turns::default();
-    let visits = join_all(args.servers.iter().map(|at| async {
-        let found = args.visit(at, names, &turns).await;
-        progress.inc(1);
-        found
-    }));
-    let asked = join_all(args.verifier.iter().map(|at| async {
-        let found = Verifier::ask(*at).await;
-        progress.inc(1);
-        found
-    }));
-    let (visited, verifiers) = tokio::join!(visits, asked);
-    let visited: Vec<_> = visited.into_iter().flatten().collect();
-    let passages: Vec<_> = visited.iter().map(|one| one.passage).collect();
-    let differences: Vec<_> = visited.iter().filter_map(|one| one.ahead).collect();
-    let mut lines = machine.judge();
-    lines.push(network::clock(&verifiers, &differences));
-    lines.extend(card.ok().flatten().unwrap_or_default());
-    let mut groups = vec![
-        Group::new(Subject::Machine, lines),
-        Group::new(Subject::Network, network::judge(&verifiers, &passages)),
-    ];
-    groups.extend(visited.into_iter().map(|one| one.group));
-    Report { root: nix::unistd::geteuid().is_root(), groups }
-}
-
-/// The servers of one address are visited one after the other, because the kernel has one cookie for all of them.
-#[derive(Default)]
-struct Turns(Mutex<HashMap<IpAddr, Arc<Mutex<()>>>>);
-
-impl Turns {
-    async fn of(&self, address: IpAddr) -> Arc<Mutex<()>> {
-        Arc::clone(self.0.lock().await.entry(address).or_default())
-    }
-}
-
-/// One address of a server, and what it showed of the network and the time.
-struct Visited {
-    group: Group,
-    passage: Passage,
-    ahead: Option<i64>,
-}
-
-impl Args {
-    /// Visits a server: of a name, the first address of each family.
-    async fn visit(&self, at: &At, names: Option<&Names>, turns: &Turns) -> Vec<Visited> {
-        let (host, named) = match at {
-            At::Address(address) => (address.to_string(), None),
-            At::Name(name, port) => (format!("{name}:{port}"), Some((name.as_str(), *port))),
-        };
-        let found = match at {
-            At::Address(address) => Ok(Found::address(*address)),
-            At::Name(name, port) => look_up(name, *port, names).await,
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                let line = Line::new(Finding::LookupFailed, format_args!("It cannot be looked up: {error}."));
-                let gain = Gain::of(std::slice::from_ref(&line), None);
-                let subject = Subject::Server(host, None);
-                let group = Group { subject, lines: vec![line], gain: Some(gain) };
-                return vec![Visited { group, passage: Passage::NotSeen, ahead: None }];
-            }
-        };
-        let mut all = Vec::new();
-        for remote in found.first_of_each_family() {
-            let turn = turns.of(remote.ip()).await;
-            let _turn = turn.lock().await;
-            let facts = self.probe(remote, &host).run().await;
-            let mut lines = facts.judge();
-            lines.extend(asap::judge(named.is_some(), &found, remote).await);
-            let subject = Subject::Server(host.clone(), Some(remote.to_string()));
-            let gain = Some(Gain::of(&lines, facts.rtt));
-            let group = Group { subject, lines, gain };
-            all.push(Visited { group, passage: facts.passage(), ahead: facts.ahead });
-        }
-        all
-    }
-
-    fn probe(&self, remote: SocketAddr, host: &str) -> Probe {
-        let http = http::is_port(remote.port());
-        let request = match &self.send {
-            _ if self.no_data => Vec::new(),
-            Some(text) => text.as_bytes().to_vec(),
-            None if http => http::request(&without_zone(host)),
-            None => b"\r\n".to_vec(),
-        };
-        let client = Setting::read().map_or(cfg!(target_os = "linux"), |setting| setting.client);
-        Probe { remote, request, http: http && self.send.is_none(), client }
-    }
-}
-
-/// A zone means something on this host only, and servers refuse a `Host` with one.
-fn without_zone(host: &str) -> String {
-    match host.parse() {
-        Ok(SocketAddr::V6(v6)) => SocketAddr::new(IpAddr::V6(*v6.ip()), v6.port()).to_string(),
-        _ => host.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_has_no_zone() {
-        assert_eq!(without_zone("[fe80::1%3]:8080"), "[fe80::1]:8080");
-        assert_eq!(without_zone("www.example.com:80"), "www.example.com:80");
-    }
 
     #[test]
     fn a_server_is_one_host_and_a_port() {
