@@ -15,6 +15,8 @@ mod dns;
 mod doctor;
 mod error;
 mod explain;
+#[cfg(test)]
+mod file_keys;
 mod file_sink;
 mod gateway;
 mod get;

@@ -145,6 +145,7 @@ impl File {
 mod tests {
     use super::*;
     use crate::dns::Args;
+    use crate::file_keys::assert_names_of_options;
     use clap::{Args as _, FromArgMatches};
 
     const CARRIAGE: &str = "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\n\
@@ -154,19 +155,9 @@ mod tests {
         parse(text).map(drop).unwrap_err().to_string()
     }
 
-    /// What options can say, a file can, and nothing else.
     #[test]
     fn the_keys_are_the_names_of_the_options() {
-        let command = Args::augment_args(clap::Command::new("dns"));
-        let shown = command.get_arguments().filter(|one| !one.is_hide_set() && one.get_id() != "config");
-        let mut options: Vec<_> =
-            shown.filter_map(clap::Arg::get_long).map(|long| long.replace('-', "_")).collect();
-        let told = said("not_a_key = 1");
-        let (_, keys) = told.split_once("expected ").unwrap();
-        let mut keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
-        keys.sort_unstable();
-        options.sort_unstable();
-        assert_eq!(keys, options);
+        assert_names_of_options(&Args::augment_args(clap::Command::new("dns")), &said("not_a_key = 1"));
     }
 
     #[test]

@@ -168,27 +168,17 @@ impl ProxyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_keys::assert_names_of_options;
     use clap::{Args as _, FromArgMatches};
 
     fn said(text: &str) -> String {
         parse(text).unwrap_err().to_string()
     }
 
-    /// What options can say, a file can, and nothing else.
     #[test]
     fn the_keys_are_the_names_of_the_options() {
         let command = Settings::augment_args(clap::Command::new("proxy"));
-        let mut options: Vec<_> = command
-            .get_arguments()
-            .filter_map(clap::Arg::get_long)
-            .map(|long| long.replace('-', "_"))
-            .collect();
-        let told = said("not_a_key = 1");
-        let (_, keys) = told.split_once("expected ").unwrap();
-        let mut keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
-        keys.sort_unstable();
-        options.sort_unstable();
-        assert_eq!(keys, options);
+        assert_names_of_options(&command, &said("not_a_key = 1"));
         let defaults = Settings::from_arg_matches(&command.get_matches_from(["proxy"])).unwrap();
         assert_eq!(parse("").unwrap(), defaults);
     }
