@@ -35,12 +35,12 @@ EXACT = {
     "cargo run --release -- demo": r"(?<=\(seed )\d+",
     "firstflight asap inspect": r"(?!)",
 }
-#: In other outputs these places differ from run to run: keys and cookies, the ports of clients, times, whether a
+#: In other outputs these places differ from run to run: keys and cookies, the ports of clients, times, the age of a certificate, whether a
 #: round-trip time was measured, whether a lookup took a millisecond, whether a gateway had to wait for the handshake, which copy reached the server first. The length of curl's requests, which contain
 #: curl's version, differs between machines.
 DIFFERS = re.compile(
     r"\b\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{8,}\b|(?<=:)\d{5}\b|, rtt \d+\.\d ms| \(\d+\.\d ms before connecting\)|(?<=B early) forwarded|\b\d+\.\d+(?= (ms|s|RTT)\b)"
-    r"|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)|\b\d+(?= B (sent|received))"
+    r"|(?<=in UDP )\d+|\b\d+(?=s old)|(?<=way )(lookup|direct)|\b[1-9]\d*(?= B early)|\b\d+(?= bytes, cookie)|\b\d+(?= B (sent|received))"
 )
 #: Lines that depend on the machine and its user, and are not shown.
 NOT_SHOWN = re.compile(r"limit of open files: |runs as root: ")
