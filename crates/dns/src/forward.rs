@@ -307,10 +307,10 @@ impl fmt::Debug for Forwarder {
 #[non_exhaustive]
 pub enum ForwardError {
     /// No other front, or more than the limit.
-    #[error("{} other fronts: give 1 to {} with --forward-to", .0, Forwarder::MAX_FRONTS - 1)]
+    #[error("{} other name servers: give 1 to {}", .0, Forwarder::MAX_FRONTS - 1)]
     Count(usize),
     /// An address occurs twice.
-    #[error("--forward-to {0} is there twice")]
+    #[error("the other name server {0} is there twice")]
     Twice(SocketAddr),
 }
 

@@ -160,6 +160,10 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(error(vec![]), ForwardError::Count(0));
     assert_eq!(error((1..=16).map(address).collect()), ForwardError::Count(16));
     assert_eq!(error(vec![address(1), address(2), address(1)]), ForwardError::Twice(address(1)));
+    // The options of `dns` are keys of a gateway's file.
+    for error in [ForwardError::Count(16), ForwardError::Twice(address(1))] {
+        assert!(!error.to_string().contains("--"), "{error}");
+    }
     assert!(Forwarder::new(config(0, 0..16)).is_ok());
     let mut plain = Front::new(Vec::new(), RateLimit::default()).unwrap();
     assert!(!plain.forward(Forwarder::new(config(0, 0..2)).unwrap()));
