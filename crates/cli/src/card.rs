@@ -78,7 +78,6 @@ fn with_options(error: &CardError) -> String {
         CardError::Device(XdpError::Firewall { .. }) => format!("{error}: add --xdp-firewall bypassed"),
         CardError::Device(XdpError::Mode { .. }) => format!("{error}: add --xdp-mode generic"),
         CardError::NotItsAddress(..) => format!("--ip: {error}"),
-        CardError::Hold(..) => format!("{error} (--port)"),
         CardError::NoAddress(_) => format!("--xdp: {error}"),
         _ => error.to_string(),
     }

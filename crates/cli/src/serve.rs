@@ -66,7 +66,8 @@ pub struct Args {
     /// this host does not see them
     #[arg(long, value_name = "PREFIX", requires = "xdp")]
     xdp_allow: Vec<String>,
-    /// File with the keys of cookies; read again while running [default: the kernel's keys]
+    /// File with the keys of cookies; read again while running [default: the kernel's on its TCP; an engine has new ones at
+    /// each start]
     #[arg(long, value_name = "FILE")]
     key_file: Option<String>,
     /// File with the verifiers whose certificates are taken

@@ -19,7 +19,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   firstflight test-certificate localhost 127.0.0.1
-  firstflight serve --root www --tls-cert localhost.pem --tls-key localhost.key
+  firstflight serve www --tls-cert localhost.pem --tls-key localhost.key
   firstflight get --cacert localhost.pem https://localhost:8080/
 
 Nothing is overwritten: if one of the two files exists, the exit code is 2.")]

@@ -1,4 +1,4 @@
-//! What every command that stays running does alike, once: `serve`, `dns`, `verifier`, `gateway` and `proxy` use it.
+//! What every command that stays running does alike, once: `gateway`, `dns`, `verifier` and `proxy` use it.
 //!
 //! - [`Signals`] and [`Hangup`]: SIGHUP reads files again, SIGTERM and SIGINT end, SIGUSR1 and SIGUSR2 do nothing.
 //! - [`become_user`]: gives up root once the ports are bound; [`will_become`]: that user's key files are read before, too.

@@ -85,8 +85,7 @@ findings! {
         "Set net.ipv4.tcp_fastopen to 3 in this network namespace. The engine of `get` does not need it.";
     ServerEnabled: "fast-open-server" "enabled" Ok;
     ServerDisabled: "fast-open-server" "disabled" Warning
-        "If programs here serve, set net.ipv4.tcp_fastopen to 3. Clients, and the engine of `serve`, do not \
-         need it.";
+        "If programs here serve, set net.ipv4.tcp_fastopen to 3. Clients and engines do not need it.";
     SettingUnreadable: "fast-open-setting" "unreadable" Unknown
         "Run it on Linux, where /proc/sys/net/ipv4/tcp_fastopen can be read.";
     NeverPauses: "black-hole-timeout" "never-pauses" Ok;
@@ -157,12 +156,12 @@ findings! {
         "Name a verifier (--verifier), or a server that speaks HTTP.";
     CardUsable: "card" "usable" Ok;
     CardGenericOnly: "card" "generic-only" Warning
-        "Use --xdp-mode generic, after ethtool -K DEVICE gro off.";
+        "Set mode = \"generic\" (get: --xdp-mode generic), after ethtool -K DEVICE gro off.";
     CardUnusable: "card" "unusable" Problem
         "Change what the line says, or name another device.";
     CardUnobserved: "card-firewall" "none" Ok;
     CardBypasses: "card-firewall" "bypassed" Warning
-        "Name with --xdp-allow who may connect. If that is enough, say --xdp-firewall bypassed.";
+        "Name with allow who may connect. If that is enough, set firewall = \"bypassed\" (get: --xdp-firewall).";
     CardFirewallNotSeen: "card-firewall" "not-seen" Unknown
         "Run it as root: then the firewall's rules show it.";
 

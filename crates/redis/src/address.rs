@@ -1,4 +1,4 @@
-//! The address of a store: what `--store` says.
+//! The address of a store: what `redis` of a gateway's `[store]` says.
 
 use redis::{ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 use std::path::PathBuf;

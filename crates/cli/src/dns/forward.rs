@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// The other name servers of the carriage zone. This one is a separate process (`dns`) or a part of the web server
-/// (`serve --dns-listen`).
+/// The other name servers of the carriage zone.
 #[derive(PartialEq, Eq, clap::Args)]
 pub struct Forward {
     /// Address and UDP port for the other name servers of the zone: a resolver may spread the parts of one first

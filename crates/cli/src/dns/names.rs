@@ -1,5 +1,4 @@
-//! The options of a name server that accepts first flights. It is a separate process (`dns`) or a part of the web
-//! server (`serve --dns-listen`).
+//! The options of a name server that accepts first flights.
 
 use super::DnsError;
 use firstflight_dns::front::RateLimit;
@@ -55,7 +54,7 @@ impl Carriage {
         }
     }
 
-    /// The settings of a carriage zone whose first flights go to the server that the front is a part of.
+    /// The settings of a carriage zone, still without servers and other fronts.
     pub fn carry(&self, zone: &Name, key: &Path) -> CarriageSettings {
         CarriageSettings {
             zone: zone.clone(),

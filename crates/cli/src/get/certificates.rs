@@ -40,7 +40,7 @@ pub struct Certificates {
     /// The servers are known to accept certificates; without this option they are asked first
     #[arg(long, requires = "certified")]
     asap_known: bool,
-    /// The servers execute a request with a certificate at most once (serve --replays at-most-once). An upload without
+    /// The servers execute a request with a certificate at most once (as a gateway without per_site). An upload without
     /// --replay-safe may then be sent in the SYN
     #[arg(long, requires = "certified", conflicts_with = "via_dns")]
     asap_once: bool,

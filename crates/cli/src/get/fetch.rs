@@ -210,7 +210,7 @@ impl Errand {
         let port = self.args.only_udp()?.or_else(published).unwrap_or(target.url.server().port());
         Some(format!(
             "in UDP: check that the firewalls let UDP port {port} pass, and that the server takes TCP in UDP \
-             there (serve --udp), or leave --udp out"
+             there, or leave --udp out"
         ))
     }
 }

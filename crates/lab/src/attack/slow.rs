@@ -19,7 +19,7 @@ const RESPONSE: usize = 200_000;
 pub enum Settings {
     /// The library's defaults.
     Library,
-    /// The settings of `firstflight serve`.
+    /// The settings of `firstflight serve`, the gateway's defaults.
     Serve,
 }
 

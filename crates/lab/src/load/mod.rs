@@ -70,9 +70,9 @@ fn round_trip(text: &str) -> Result<Duration, String> {
 /// A server program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// `firstflight serve` on the kernel's TCP.
+    /// The gateway with a directory, as `firstflight serve`, on the kernel's TCP.
     Serve,
-    /// `firstflight serve --tun`: the engine.
+    /// The same on a TUN device: the engine.
     ServeTun,
     /// nginx.
     Nginx,
