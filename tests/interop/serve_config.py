@@ -58,7 +58,7 @@ WITH_VALUE = {
     "--relay-key": ("dns.relay", "key", TEXT),
     "--relay-seen-as": ("dns", "seen_as", LIST),
     "--body-timeout": ("listener", "body_timeout", SECONDS),
-    "--connections-per-client": ("listener", "max_connections_per_client", NUMBER),
+    "--connections-per-client": ("listener.engine", "connections_per_client", NUMBER),
     "--seal": ("listener.seal", "keys", LIST),
     "--seal-name": ("listener.seal", "names", LIST),
     "--seal-port": ("listener.seal", "port", NUMBER),
@@ -102,8 +102,6 @@ TABLES = (
 ARRAYS = ("listener", "service")
 #: The port of an engine on a device, if no option names one.
 ENGINE_PORT = 80
-#: Connections of one client, if no option says how many. 0 is no limit.
-MOST_OF_A_CLIENT = 512
 
 
 class Options:
@@ -189,8 +187,6 @@ class Options:
         if self.keys[0]:
             keys = ",".join(key for key in self.keys if key)
             self.set("listener", "key_file", write(self.directory, keys + "\n", mode=0o600))
-        if self.tables["listener"].setdefault("max_connections_per_client", MOST_OF_A_CLIENT) == 0:
-            del self.tables["listener"]["max_connections_per_client"]
         certificates = zip(self.pairs["certificate"], self.pairs["key"], strict=True)
         for chain, key in certificates:
             self.append("listener.tls", "certificate", {"chain": chain, "key": key})

@@ -1,5 +1,6 @@
 """A directory beside nginx, with curl; and clients that still send when it answers."""
 
+import contextlib
 import os
 import socket
 import ssl
@@ -157,6 +158,71 @@ def test_clients_that_still_send_get_the_refusal(testbed, ns, root):
         status = run("curl", "-gsS", "-m", 20, "-H", expect, "-T", upload, "-o", "/dev/null", "-w", "%{http_code}",
                      f"{OURS}/nothing", ns=ns).stdout  # fmt: skip
         assert status == "405", expect
+
+
+def test_requests_that_servers_read_differently_are_refused(testbed, ns, root):
+    serve(testbed, ns, root)
+    host = "Host: x\r\n"
+    chunked = lambda lines: f"{host}{lines}\r\n0\r\n\r\n"  # noqa: E731
+    with ns.entered():
+        for line, rest, status in (
+            ("GET /nothing-here", "\r\n", 400),
+            ("GET /nothing-here", f"{host}{host}\r\n", 400),
+            ("GET /nothing-here", "Host: a b/c\r\n\r\n", 400),
+            ("GET /nothing-here", "Host: a.example:abc\r\n\r\n", 400),
+            ("GET /nothing-here", "Host: a,b\r\n\r\n", 400),
+            ("GET /nothing-here", "Host: a.example:8080\r\nConnection: close\r\n\r\n", 404),
+            ("GET *", f"{host}\r\n", 400),
+            ("CONNECT x:80", f"{host}\r\n", 405),
+            ("OPTIONS *", f"{host}Connection: close\r\n\r\n", 405),
+            ("POST /echo", chunked("Transfer-Encoding: chunked\r\nConnection: close\r\n"), 200),
+            ("POST /echo", chunked("Transfer-Encoding: gzip, chunked\r\n"), 501),
+            ("POST /echo", chunked("Transfer-Encoding: JUNK, chunked\r\n"), 501),
+            ("POST /echo", chunked("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"), 501),
+            ("POST /echo", chunked("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), 400),
+            ("POST /echo", f"{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
+            ("GET /nothing-here", f"{host}Expect: a-miracle\r\nConnection: close\r\n\r\n", 417),
+        ):
+            got = answer(f"{line} HTTP/1.1\r\n{rest}".encode())
+            assert got.startswith(b"HTTP/1.1 %d " % status), (line, rest, got)
+        # RFC 9110 §10.1.1.
+        assert answer(b"GET /nothing-here HTTP/1.0\r\nExpect: 100-continue\r\n\r\n").startswith(b"HTTP/1.0 404 ")
+        # A body that cannot be read ends the connection.
+        with pytest.raises(ConnectionResetError):
+            answer(b"PUT /sink HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnone")
+
+
+def test_a_body_is_asked_for_only_if_it_is_wanted(testbed, ns, root):
+    serve(testbed, ns, root)
+    head = b"%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    with ns.entered():
+        for line, first, last in (
+            (b"POST /echo", b"100 Continue", b"\r\n\r\nhi"),
+            (b"PUT /sink", b"100 Continue", b'"sha256":"8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}\n'),
+            (b"PUT /nothing", b"405 ", b"405 Method Not Allowed\n"),
+            (b"GET /nothing-here", b"404 ", b"404 Not Found\n"),
+        ):
+            with socket.create_connection(AT, 20) as client:
+                client.sendall(head % line)
+                got = client.recv(12)
+                # After a refusal the client keeps its body.
+                if got.endswith(b"100"):
+                    client.sendall(b"hi")
+                client.shutdown(socket.SHUT_WR)
+                got += everything(client)
+            assert got.startswith(b"HTTP/1.1 " + first) and got.endswith(last), (line, got)
+
+
+def test_a_client_that_half_closes_within_its_request_is_let_go(testbed, ns, root):
+    serve(testbed, ns, root)
+    upload = b"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"
+    with ns.entered():
+        for sent in (b"", b"GET / HT", upload):
+            with socket.create_connection(AT, 20) as client:
+                client.sendall(sent)
+                client.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(ConnectionResetError):
+                    assert not everything(client).startswith(b"HTTP/1.1 200"), sent
 
 
 @pytest.mark.needs("openssl")
