@@ -4,6 +4,7 @@ use crate::peer::primed::{AFTER, DATA, primed, with_cookie};
 use crate::peer::{Peer, seg};
 use firstflight_stack::{ConnId, Milestone, Readiness};
 use firstflight_wire::Instant;
+use std::time::Duration;
 
 /// An open connection whose segments hold 1,000 bytes.
 fn open() -> (Peer, ConnId) {
@@ -107,6 +108,21 @@ fn a_request_in_the_syn_has_its_times() {
         }
         assert_eq!(stamps(&mut p, id), [(written, Milestone::Acknowledged, p.now)]);
     }
+}
+
+/// The timer has fired, and the repetition has not left yet.
+#[test]
+fn a_syn_that_is_to_be_sent_again_has_the_time_of_its_first_copy() {
+    let mut p = primed();
+    let id = p.connect(DATA, true);
+    with_cookie(p.expect()).data(DATA);
+    let (sent, written) = (p.now, DATA.len() as u64);
+    p.now += Duration::from_secs(2);
+    p.stack.handle_timeout(p.now);
+    assert_eq!(p.stack.stamp(id, p.now), Some(written));
+    p.pump();
+    assert!(p.expect().is_syn().data.is_empty(), "it is sent again, without the data");
+    assert_eq!(stamps(&mut p, id), [(written, Milestone::Sent, sent)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Decides which segments have PSH: the one that ends a write of the application (RFC 9293 §3.9.1.2), and the
 //! last of several segments that leave together ([`push_bursts`](crate::Config::push_bursts)).
 
+use crate::stamps::Stamps;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -12,7 +13,8 @@ const MOST: usize = 64;
 /// Room for this many ends stays allocated for later writes.
 const KEPT: usize = 8;
 
-/// The ends of writes that are followed by more data. It is one pointer until the first such end.
+/// The ends of writes that are followed by more data, and those whose times the application wants. It is one pointer
+/// until the first such end, so that a connection without any pays nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Push(Option<Box<Ends>>);
 
@@ -21,6 +23,8 @@ struct Ends {
     list: VecDeque<SeqNum>,
     /// The current burst: its time, the number of segments sent in it, and the largest number allowed.
     burst: (Instant, u32, u32),
+    /// The last bytes of writes that are watched.
+    stamps: Option<Stamps>,
 }
 
 impl Push {
@@ -52,6 +56,17 @@ impl Push {
         if ends.list.is_empty() && ends.list.capacity() > KEPT {
             ends.list = VecDeque::new();
         }
+    }
+
+    /// The ends that are watched, if there ever were any.
+    #[inline]
+    pub(crate) fn stamps(&mut self) -> Option<&mut Stamps> {
+        self.0.as_mut()?.stamps.as_mut()
+    }
+
+    /// The ends that are watched. From now on there are some.
+    pub(crate) fn begin_stamps(&mut self) -> &mut Stamps {
+        self.0.get_or_insert_default().stamps.get_or_insert_default()
     }
 
     /// Whether a write ended at `end` and more was written behind it.

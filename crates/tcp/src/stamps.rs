@@ -17,6 +17,7 @@ pub enum Milestone {
 
 /// When something happened to a byte that [`Connection::stamp`](crate::Connection::stamp) chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stamp {
     /// Number of the stream's bytes up to and with this one, as `stamp` returned it.
     pub offset: u64,
@@ -114,7 +115,8 @@ mod tests {
         }
         assert_eq!(stamps.stamps.len(), 2 * MOST);
         assert!(!stamps.watch(1000));
-        (stamps.take(), stamps.take());
+        stamps.take();
+        stamps.take();
         assert!(stamps.watch(1000));
     }
 }

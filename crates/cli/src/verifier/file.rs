@@ -114,8 +114,8 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verifier::Args;
     use crate::file_keys::assert_names_of_options;
+    use crate::verifier::Args;
     use clap::{Args as _, FromArgMatches};
 
     fn said(text: &str) -> String {

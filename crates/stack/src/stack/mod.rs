@@ -38,8 +38,8 @@ const MAX_ADDRESSES: usize = 64;
 /// |---|---|
 /// | goes in | [`handle_packet`](Self::handle_packet), [`handle_timeout`](Self::handle_timeout), [`handle_clock`](Self::handle_clock), [`handle_job`](Self::handle_job), [`handle_verified`](Self::handle_verified), [`handle_relayed`](Self::handle_relayed) |
 /// | commands for listeners | [`listen`](Self::listen), [`accept`](Self::accept), [`unlisten`](Self::unlisten), `set_…` |
-/// | commands for connections | [`connect`](Self::connect), [`write`](Self::write), [`read`](Self::read), [`shutdown`](Self::shutdown), [`abort`](Self::abort), [`release`](Self::release) |
-/// | comes out | [`poll_event`](Self::poll_event), [`poll_job`](Self::poll_job), [`poll_verifications`](Self::poll_verifications), [`poll_transmit`](Self::poll_transmit), [`poll_timeout`](Self::poll_timeout) |
+/// | commands for connections | [`connect`](Self::connect), [`write`](Self::write), [`read`](Self::read), [`stamp`](Self::stamp), [`shutdown`](Self::shutdown), [`abort`](Self::abort), [`release`](Self::release) |
+/// | comes out | [`poll_event`](Self::poll_event), [`poll_job`](Self::poll_job), [`poll_verifications`](Self::poll_verifications), [`poll_transmit`](Self::poll_transmit), [`poll_timeout`](Self::poll_timeout), [`poll_stamp`](Self::poll_stamp) |
 /// | shows | [`info`](Self::info), [`counters`](Self::counters), [`gauges`](Self::gauges), [`poll_trace`](Self::poll_trace) |
 ///
 /// After anything that goes in and after a command, poll in this order: the events, and let the application handle

@@ -126,6 +126,9 @@ impl Connection {
             // arrived.
             self.take_any_ack(segment, syn_ack, now, pool);
         }
+        if unlikely(self.push.is_used()) {
+            self.stamp_acknowledged(now);
+        }
         if self.snd.update_window(seq, ack, window) && self.snd.unsent() {
             self.idle_restart(now);
         }
@@ -200,7 +203,7 @@ impl Connection {
             self.rack.arrived(sent, self.rack.highest(), now, false);
             self.facts.unmeasured = false;
         }
-        self.forget(ack, now, pool);
+        self.forget(ack, pool);
         match (syn_ack, &sent) {
             (Some(at), _) => self.rtt.sample_between(at, now),
             (None, Some(sent)) => self.rtt.sample_between(sent.at, now),
@@ -278,7 +281,7 @@ impl Connection {
                 sampler.delivered(sent, reader.now);
             }),
         }
-        self.forget(ack, reader.now, pool);
+        self.forget(ack, pool);
         //= rfc6298 3-c
         self.sample_rtt(segment, delivery, (syn, syn_ack), reader.now);
         self.progressed(ack);
@@ -286,14 +289,11 @@ impl Connection {
 
     /// Frees the memory of data below `ack`.
     #[inline]
-    fn forget(&mut self, ack: SeqNum, now: Instant, pool: &mut Pool) {
+    fn forget(&mut self, ack: SeqNum, pool: &mut Pool) {
         let buffered = self.snd.buffered();
         self.snd.acknowledge(pool, ack);
         self.push.acknowledged(ack);
         self.totals.bytes_acked += (buffered - self.snd.buffered()) as u64;
-        if unlikely(self.stamps.is_some()) {
-            self.stamp_acknowledged(now);
-        }
     }
 
     /// Notes that everything up to `ack` arrived, so the path works.

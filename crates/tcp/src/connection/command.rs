@@ -181,7 +181,9 @@ impl Connection {
     pub fn adopt(&mut self, other: &mut Self, first: &[u8], pool: &mut Pool) {
         self.facts.nodelay = other.facts.nodelay;
         self.facts.wants_room = other.facts.wants_room;
-        self.stamps = other.stamps.take();
+        if let Some(stamps) = other.push.stamps() {
+            *self.push.begin_stamps() = core::mem::take(stamps);
+        }
         if !self.snd.adopt(&mut other.snd, first, pool) {
             // A stream with a hole is worse than no stream.
             self.abort(pool);

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
-use firstflight_wire::hint::likely;
+use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -376,7 +376,9 @@ impl Connection {
         self.snd.flight.acknowledge(segment.ack, |_| ());
         self.snd.acknowledge(pool, segment.ack);
         self.totals.bytes_acked += (stream_acked - self.snd.buffered()) as u64;
-        self.stamp_acknowledged(now);
+        if unlikely(self.push.is_used()) {
+            self.stamp_acknowledged(now);
+        }
         let followed = whole && self.snd.outstanding();
         if followed && repeated > 0 {
             // These segments left with the first SYN, a timeout ago. Their loss counts together with the SYN's.

@@ -36,7 +36,6 @@ use crate::receive::Receive;
 use crate::recovery::Undo;
 use crate::rtt::{INITIAL_RTO, RttEstimator};
 use crate::send::Send;
-use crate::stamps::Stamps;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
 use crate::transition::{self, StateName, Transition, Transitions, Trigger};
@@ -284,8 +283,6 @@ pub struct Connection {
     /// When that second began.
     challenged_at: Instant,
     transitions: Transitions,
-    /// The bytes whose times the application wants.
-    stamps: Option<Box<Stamps>>,
 }
 
 impl Connection {
@@ -336,7 +333,6 @@ impl Connection {
             challenges,
             challenged_at,
             transitions,
-            stamps,
         } = self;
         if !Arc::ptr_eq(own_config, config) {
             own_config.clone_from(config);
@@ -354,7 +350,7 @@ impl Connection {
         }
         (*rtt, *quick, *push) =
             (RttEstimator::starting(config.timeout_at_first()), QuickAck::default(), Push::default());
-        (*paced, *search, *undo, *tail, *stamps) = (None, None, None, None, None);
+        (*paced, *search, *undo, *tail) = (None, None, None, None);
         (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
         (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
         (*totals, *transitions) = (Totals::default(), Transitions::default());
@@ -373,7 +369,6 @@ impl Connection {
         self.paced = None;
         self.search = None;
         self.undo = None;
-        self.stamps = None;
         self.push.clear();
     }
 

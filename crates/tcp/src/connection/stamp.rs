@@ -5,6 +5,7 @@ use crate::flight::Marks;
 use crate::stamps::Stamp;
 use crate::state::State;
 use firstflight_wire::Instant;
+use firstflight_wire::hint::unlikely;
 
 impl Connection {
     /// Asks when the last byte written so far leaves for the first time, and when the peer acknowledges it:
@@ -21,15 +22,16 @@ impl Connection {
             return None;
         }
         let written = self.totals.bytes_acked + buffered as u64;
-        if !self.stamps.get_or_insert_default().watch(written) {
+        if !self.push.begin_stamps().watch(written) {
             return None;
         }
+        let segment = self.snd.flight.last().filter(|sent| !sent.marks.has(Marks::REPEATED));
+        let at = segment.map(|sent| sent.at);
         let left = match &self.state {
-            State::SynSent(syn) if syn.pending => None,
-            State::SynSent(syn) => Some(Some(syn.first_sent)),
-            _ => Some(
-                self.snd.flight.last().filter(|sent| !sent.marks.has(Marks::REPEATED)).map(|sent| sent.at),
-            ),
+            // A SYN that has not left, or only in a lookup, has no time yet.
+            State::SynSent(syn) if syn.first_sent == Instant::FAR_FUTURE => None,
+            State::SynSent(syn) => Some(at.or(Some(syn.first_sent))),
+            _ => Some(at),
         };
         if let Some(at) = left {
             self.stamp_left(at);
@@ -39,33 +41,34 @@ impl Connection {
 
     /// The next time of a byte that [`Connection::stamp`] chose, oldest first.
     pub fn poll_stamp(&mut self) -> Option<Stamp> {
-        self.stamps.as_mut()?.take()
+        self.push.stamps()?.take()
     }
 
     /// A segment left.
-    #[cold]
+    #[inline]
     pub(super) fn stamp_sent(&mut self, now: Instant) {
-        self.stamp_left(Some(now));
+        if unlikely(self.push.stamps().is_some()) {
+            self.stamp_left(Some(now));
+        }
     }
 
     /// Everything below NXT has left, the last of it at `at`.
+    #[cold]
+    #[inline(never)]
     fn stamp_left(&mut self, at: Option<Instant>) {
         let unsent = self.unsent();
         let left = self.totals.bytes_acked + (self.snd.buffered() - unsent) as u64;
-        let news = self.stamps.as_mut().is_some_and(|stamps| stamps.sent(left, at));
-        self.announce(news);
+        if self.push.stamps().is_some_and(|stamps| stamps.sent(left, at)) {
+            self.ready |= Readiness::STAMPED;
+        }
     }
 
     /// The peer has acknowledged more.
     #[cold]
+    #[inline(never)]
     pub(super) fn stamp_acknowledged(&mut self, now: Instant) {
         let acknowledged = self.totals.bytes_acked;
-        let news = self.stamps.as_mut().is_some_and(|stamps| stamps.acknowledged(acknowledged, now));
-        self.announce(news);
-    }
-
-    fn announce(&mut self, news: bool) {
-        if news {
+        if self.push.stamps().is_some_and(|stamps| stamps.acknowledged(acknowledged, now)) {
             self.ready |= Readiness::STAMPED;
         }
     }

@@ -26,15 +26,6 @@ impl Connection {
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        let len = self.transmit_next(now, out, pool);
-        if unlikely(self.stamps.is_some()) && len.is_some() {
-            self.stamp_sent(now);
-        }
-        len
-    }
-
-    #[inline(always)]
-    fn transmit_next(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
         if unlikely(self.owed.has(Owed::RESET)) {
             if self.owed.take(Owed::PROOF) {
                 return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
@@ -288,8 +279,11 @@ impl Connection {
         let len = chunk.len as usize;
         self.snd.copy(chunk, out.get_mut(at..at + len)?);
         self.note_sent(chunk, options, now, pool);
-        if unlikely(self.push.is_used()) && !chunk.again() && flags.contains(Flags::PSH) {
-            self.snd.flight.end_burst();
+        if unlikely(self.push.is_used()) {
+            if !chunk.again() && flags.contains(Flags::PSH) {
+                self.snd.flight.end_burst();
+            }
+            self.stamp_sent(now);
         }
         Some(at + len)
     }

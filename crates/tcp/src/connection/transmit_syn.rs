@@ -8,7 +8,7 @@ use crate::congestion::CongestionControl;
 use crate::receive::AckNeed;
 use crate::state::{Hedge, State, SynSent};
 use crate::timers::Timer;
-use firstflight_wire::hint::likely;
+use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::tcp::{Flags, Header, SynOptions};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -37,6 +37,9 @@ impl Connection {
         // A SYN without data must not lower NXT: the first SYN sent the data.
         self.snd.nxt = self.snd.nxt.max(self.snd.iss + 1 + carried);
         self.last_sent = now;
+        if unlikely(self.push.is_used()) {
+            self.stamp_sent(now);
+        }
         if !self.timers.runs(Timer::Retransmit) {
             self.arm_retransmit(now);
         }
@@ -120,6 +123,9 @@ impl Connection {
         self.snd.copy(chunk, out.get_mut(at..at + len as usize)?);
         self.snd.sent(chunk, now, pool);
         self.last_sent = now;
+        if unlikely(self.push.is_used()) {
+            self.stamp_sent(now);
+        }
         Some(at + len as usize)
     }
 
@@ -181,6 +187,9 @@ impl Connection {
         if let Some(chunk) = chunk {
             self.snd.copy(chunk, out.get_mut(at..at + len)?);
             self.snd.sent(chunk, now, pool);
+            if unlikely(self.push.is_used()) {
+                self.stamp_sent(now);
+            }
         }
         self.left(now);
         if self.rcv.has_holes() {
