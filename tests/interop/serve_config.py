@@ -105,7 +105,7 @@ ENGINE_PORT = 80
 
 
 class Options:
-    """Options that become a file. What a file has as a file, as a key, is written below `directory`."""
+    """Options that become a file. A cookie key is written into a file of its own in `directory`."""
 
     def __init__(self, options, directory):
         self.tables = {name: {} for name in TABLES}
