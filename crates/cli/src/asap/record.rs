@@ -8,7 +8,6 @@ use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
 use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
-use std::fmt::Write;
 use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -105,18 +104,7 @@ fn certificates(args: &Args) -> Result<String, AsapError> {
         zone.zip(args.carriage_key).map(|(zone, CarriageKey { key_id, key })| Carriage { key_id, key, zone });
     let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, carriage });
     let param = ServiceParam::new(args.ip, udp, args.mss, ids, args.shared_guard);
-    let mut bytes = [0; ServiceParam::MAX_LEN];
-    let len = param.and_then(|param| param.emit(&mut bytes).ok()).unwrap_or_default();
-    Ok(format!("key{}=\"{}\"", ServiceParam::KEY, presentation(bytes.get(..len).unwrap_or_default())))
-}
-
-/// The presentation format of zone files, with every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).
-fn presentation(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\\{byte:03}");
-        text
-    })
+    Ok(param.ok_or(AsapError::NoCarrier)?.zone_text().to_string())
 }
 
 #[cfg(test)]
@@ -140,10 +128,5 @@ mod tests {
             assert!(bad.parse::<CarriageKey>().is_err(), "{bad}");
         }
         assert!(carriage_zone("f.example.com").is_ok() && carriage_zone(".").is_err());
-    }
-
-    #[test]
-    fn octets_have_three_digits() {
-        assert_eq!(super::presentation(&[0, 9, 65, 255]), "\\000\\009\\065\\255");
     }
 }

@@ -17,7 +17,7 @@ mod tests;
 pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, VerifierId};
 pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
 pub use option::{Hint, Offer, Reply, Status};
-pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
 
 /// Version 1 (high nibble) with algorithm 1: Ed25519 and SHA-256.
 pub const VER_ALG: u8 = 0x11;

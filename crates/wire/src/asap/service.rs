@@ -259,6 +259,28 @@ impl<'a> ServiceParam<'a> {
         }
         Ok(writer.at)
     }
+
+    /// The parameter as a record in a zone file has it: `key65300="\001\001…"`.
+    #[must_use]
+    pub const fn zone_text(&self) -> ZoneText<'a> {
+        ZoneText(*self)
+    }
+}
+
+/// A [`ServiceParam`] in the presentation format of zone files, every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneText<'a>(ServiceParam<'a>);
+
+impl fmt::Display for ZoneText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = [0; ServiceParam::MAX_LEN];
+        let len = self.0.emit(&mut bytes).map_err(|_| fmt::Error)?;
+        write!(f, "key{}=\"", ServiceParam::KEY)?;
+        for byte in bytes.iter().take(len) {
+            write!(f, "\\{byte:03}")?;
+        }
+        f.write_str("\"")
+    }
 }
 
 struct Writer<'a> {

@@ -33,6 +33,17 @@ fn every_field_is_read() {
 }
 
 #[test]
+fn a_zone_file_has_each_octet_in_three_digits() {
+    let least = ServiceParam::new(true, None, 536, VerifierIds::default(), false).unwrap();
+    assert_eq!(format!("{}", least.zone_text()), "key65300=\"\\001\\001\\000\\000\\002\\024\\000\\000\"");
+    let bytes = whole();
+    let text = format!("{}", ServiceParam::parse(&bytes).unwrap().zone_text());
+    let value = text.strip_prefix("key65300=\"").and_then(|rest| rest.strip_suffix('"')).unwrap();
+    let octets: Vec<u8> = value.split('\\').skip(1).map(|octet| octet.parse().unwrap()).collect();
+    assert_eq!((octets, value.len()), (bytes.clone(), 4 * bytes.len()));
+}
+
+#[test]
 fn the_least_and_the_most_fit() {
     let least = ServiceParam::new(true, None, 536, VerifierIds::default(), false).unwrap();
     let mut out = [0xff; ServiceParam::MAX_LEN];
