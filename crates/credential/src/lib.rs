@@ -87,7 +87,7 @@ pub use {
     pending::{PendingLimit, Place},
     policy::{FastOpenPolicy, PolicyError, Quarantine, Replays},
     replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window},
-    schedule::{Schedule, ScheduleError},
+    schedule::{KeyTimes, Schedule, ScheduleError},
     secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError},
     source::{ClockError, Current, Fixed, KeySource},
 };

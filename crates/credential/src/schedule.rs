@@ -111,6 +111,19 @@ impl Schedule {
         self.index_at(unix_ms).checked_add(1)?.checked_mul(self.period_ms)
     }
 
+    /// When the key with this number is accepted, and when it grants.
+    #[must_use]
+    pub const fn times_of(&self, index: u64) -> KeyTimes {
+        let turn = index.saturating_mul(self.period_ms);
+        let until = turn.saturating_add(self.period_ms.saturating_mul(2)).saturating_sub(self.lead_ms);
+        KeyTimes {
+            accepted_from: turn.saturating_sub(self.lead_ms),
+            grants_from: turn,
+            grants_until: turn.saturating_add(self.period_ms),
+            accepted_until: until,
+        }
+    }
+
     /// When the granting key or the backup changes next: at the next turn, or `lead` before it.
     #[must_use]
     pub fn next_change(&self, unix_ms: u64) -> Option<u64> {
@@ -146,6 +159,19 @@ impl KeySource for Schedule {
         let keys = self.cookie_keys_at(clock.unix_ms);
         Ok(Current::new(&keys, self.scheme, self.next_change(clock.unix_ms)))
     }
+}
+
+/// When a key of a [`Schedule`] is in use: Unix times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyTimes {
+    /// The first time at which its cookies are accepted.
+    pub accepted_from: u64,
+    /// The first time at which it grants.
+    pub grants_from: u64,
+    /// The first time at which it grants no more.
+    pub grants_until: u64,
+    /// The first time at which its cookies are accepted no more.
+    pub accepted_until: u64,
 }
 
 /// Why a schedule cannot be made: the caller is at fault.

@@ -103,18 +103,16 @@ struct Row {
 
 impl Row {
     fn new(schedule: &Schedule, index: u64) -> Self {
-        let period = schedule.period().as_millis() as u64;
-        let lead = schedule.lead().as_millis() as u64;
-        let turn = index.saturating_mul(period);
+        let times = schedule.times_of(index);
         let time = |unix_ms| Time(unix_ms).rfc3339();
         let secrets = schedule.secrets();
         let fingerprint = |secret: &FarmSecret| secret.cookie_key(index).fingerprint().to_string();
         Self {
             index,
-            accepted_from: time(turn.saturating_sub(lead)),
-            grants_from: time(turn),
-            grants_until: time(turn.saturating_add(period)),
-            accepted_until: time(turn.saturating_add(period.saturating_mul(2)).saturating_sub(lead)),
+            accepted_from: time(times.accepted_from),
+            grants_from: time(times.grants_from),
+            grants_until: time(times.grants_until),
+            accepted_until: time(times.accepted_until),
             fingerprint: fingerprint(&secrets.current),
             other: secrets.other.as_ref().map(fingerprint),
         }

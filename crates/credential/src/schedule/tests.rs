@@ -178,4 +178,21 @@ proptest! {
         prop_assert_eq!(schedule.cookie_keys_at(change - 1), schedule.cookie_keys_at(at));
         prop_assert_ne!(schedule.cookie_keys_at(change), schedule.cookie_keys_at(at));
     }
+
+    #[test]
+    fn the_times_of_a_key_are_those_at_which_it_is_in_use((schedule, at, _) in farms()) {
+        let index = schedule.index_at(at);
+        let times = schedule.times_of(index);
+        let key = secret("a", 1).cookie_key(index).fingerprint();
+        let grants = |at| schedule.cookie_keys_at(at).primary.fingerprint() == key;
+        let accepts = |at| {
+            let keys = schedule.cookie_keys_at(at);
+            grants(at) || keys.backups.iter().any(|backup| backup.fingerprint() == key)
+        };
+        prop_assert!((times.grants_from..times.grants_until).contains(&at));
+        prop_assert!(grants(times.grants_from) && !grants(times.grants_from - 1));
+        prop_assert!(grants(times.grants_until - 1) && !grants(times.grants_until));
+        prop_assert!(accepts(times.accepted_from) && !accepts(times.accepted_from - 1));
+        prop_assert!(accepts(times.accepted_until - 1) && !accepts(times.accepted_until));
+    }
 }
