@@ -359,9 +359,14 @@ impl Gateway {
         self.log.status(message);
     }
 
-    /// Says at `/readyz` that no new connections should come.
-    pub(crate) fn stopping(&self) {
+    /// Says at `/readyz` that no new connections should come, and takes hold of what counts for [`Gateway::conclude`], which may
+    /// follow at once.
+    pub(crate) fn stopping(&mut self) {
         self.shown.with(|view| view.stopping = true);
+        let has_store = self.farm.store().is_some();
+        let counted = self.listening.iter().map(|(name, one)| Counted::of(name, one, has_store));
+        self.counted = counted.collect();
+        self.front = self.names.as_ref().and_then(Names::front).cloned();
     }
 
     /// What is wrong with certificates in use.
@@ -385,10 +390,6 @@ impl Gateway {
     pub(crate) async fn end(&mut self) {
         self.stopping();
         let within = self.config.gateway.drain.0;
-        let has_store = self.farm.store().is_some();
-        let counted = self.listening.iter().map(|(name, one)| Counted::of(name, one, has_store));
-        self.counted = counted.collect();
-        self.front = self.names.as_ref().and_then(Names::front).cloned();
         let mut ending: JoinSet<()> =
             self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
         if let Some(names) = self.names.take() {
