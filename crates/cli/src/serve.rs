@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::self_signed::SelfSigned;
-use crate::written::{Written, path};
+use crate::written::{Written, absolute, path};
 use crate::{at, gateway, subnet};
 use clap::ArgGroup;
 use firstflight::Workers;
@@ -216,19 +216,19 @@ impl Args {
         if let Some(port) = self.udp_port {
             file.value("udp_port", port);
         }
-        file.text_if("key_file", self.key_file.as_ref());
-        file.text_if("trust", self.trust.as_ref());
+        file.file("key_file", self.key_file.as_ref());
+        file.file("trust", self.trust.as_ref());
         file.texts("identity", &self.identity);
         if let Some(key) = &self.verifier {
             file.table("[listener.verifier]");
-            file.text("key", key);
+            file.file("key", Some(key));
         }
         let of_trial = trial.map(|made| (path(made.certificate()), path(made.key())));
         let named = self.tls_cert.iter().cloned().zip(self.tls_key.iter().cloned());
         file.certificates(named.chain(of_trial));
         if !self.seal.is_empty() {
             file.table("[listener.seal]");
-            file.texts("keys", &self.seal);
+            file.texts("keys", self.seal.iter().map(absolute));
         }
         if let Some(device) = &self.tun {
             file.table("[listener.tun]");
@@ -248,7 +248,8 @@ impl Args {
         file.gap();
         file.table("[[service]]");
         file.text("name", "site");
-        file.text("root", self.root.as_deref().unwrap_or_default());
+        file.file("root", self.root.as_ref());
+        file.table("# POST /echo and PUT /sink answer anybody. Leave it out in service.");
         file.value("trial", true);
         file.into_text()
     }
@@ -279,7 +280,7 @@ mod tests {
         let plain = config(&["./site"]).unwrap();
         let ports: Vec<_> = plain.listeners[0].address.get_ref().iter().map(SocketAddr::port).collect();
         assert!(ports.iter().all(|port| *port == 8080) && !ports.is_empty(), "{ports:?}");
-        assert_eq!(plain.services[0].root.as_deref(), Some(Path::new("./site")));
+        assert_eq!(plain.services[0].root, Some(std::path::absolute("./site").unwrap()));
         let all = config(&[
             "d",
             "--listen",

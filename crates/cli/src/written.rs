@@ -31,6 +31,11 @@ impl Written {
         }
     }
 
+    /// The path of a file, if there is one. It is absolute: the file may be served from another directory.
+    pub fn file(&mut self, key: &str, file: Option<&String>) {
+        self.text_if(key, file.map(absolute));
+    }
+
     /// A list of texts, if it has any.
     pub fn texts<T: AsRef<str>>(&mut self, key: &str, texts: impl IntoIterator<Item = T>) {
         let all: Vec<_> = texts.into_iter().map(quoted).collect();
@@ -41,7 +46,9 @@ impl Written {
 
     /// The certificates of a listener, each a chain and a key.
     pub fn certificates(&mut self, pairs: impl IntoIterator<Item = (String, String)>) {
-        let one = |(chain, key)| format!("{{ chain = {}, key = {} }}", quoted(chain), quoted(key));
+        let one = |(chain, key): (String, String)| {
+            format!("{{ chain = {}, key = {} }}", quoted(absolute(&chain)), quoted(absolute(&key)))
+        };
         let all: Vec<_> = pairs.into_iter().map(one).collect();
         if !all.is_empty() {
             self.table("[listener.tls]");
@@ -72,6 +79,15 @@ fn quoted(text: impl AsRef<str>) -> String {
         }
     }
     quoted + "\""
+}
+
+/// The path from the root. An odd one stays as it is.
+pub fn absolute(file: impl AsRef<str>) -> String {
+    let file = file.as_ref();
+    std::path::absolute(file)
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok())
+        .unwrap_or_else(|| file.to_owned())
 }
 
 /// A path as text. Those that are made here are text, unless the directory for temporary files has another name.

@@ -1,6 +1,7 @@
 //! Connections that close in stages.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -109,8 +110,8 @@ impl Closing {
             if self.quiet.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            let mut bytes = [0; CHUNK];
-            let mut thrown_away = ReadBuf::new(&mut bytes);
+            let mut bytes = [MaybeUninit::uninit(); CHUNK];
+            let mut thrown_away = ReadBuf::uninit(&mut bytes);
             match ready!(Pin::new(&mut *stream).poll_read(cx, &mut thrown_away)) {
                 Ok(()) if !thrown_away.filled().is_empty() => {
                     self.quiet.as_mut().reset(self.until.min(Instant::now() + QUIET));

@@ -78,7 +78,8 @@ pub(crate) async fn serve(
         match *now.config.mode.get_ref() {
             Mode::Http => {
                 let shared = http::Shared { guards: Arc::clone(&guards), clients };
-                http::serve(client, &site, phases.draining, shared).await;
+                // Apart, because it is large, and this future is moved several times before it begins.
+                Box::pin(http::serve(client, &site, phases.draining, shared)).await;
             }
             Mode::Tcp | Mode::TlsPassthrough => l4::serve(client, &now).await,
         }

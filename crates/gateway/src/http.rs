@@ -137,9 +137,10 @@ pub(crate) async fn serve(
             Err(error) => {
                 tracing::debug!(listener = now.name(), peer = %about.peer, %error, "no TLS");
                 crate::metrics::refused(now.name(), "tls");
+                // There is no other line about it. Of a sealed flight, the request has run, or may have.
+                let mut entry = Entry::new(&now, Event::Connection, about);
+                entry.end = Some("no-tls");
                 if let Some(seal) = ServedSeal::failed(&error) {
-                    // Its request has run, or may have. There is no other line about it.
-                    let mut entry = Entry::new(&now, Event::Connection, about);
                     entry.seal = Some((seal.outcome.name(), seal.reason));
                     entry.end = Some("stopped");
                 }
@@ -216,10 +217,16 @@ fn http1_builder(site: &Site) -> http1::Builder {
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .half_close(true)
-        .max_headers(config.max_headers.saturating_add(8))
         .max_buf_size(head_room(*config.max_header_bytes.get_ref()));
+    // What is passed on has no more fields than what came. With a number of its own hyper fills a list of them for each request.
+    if config.max_headers > HEADERS {
+        builder.max_headers(config.max_headers);
+    }
     builder
 }
+
+/// How many fields hyper takes by itself.
+const HEADERS: usize = 100;
 
 fn http2_settings(config: &Listener, connection_window: u32) -> http2::Settings {
     http2::Settings {

@@ -253,7 +253,8 @@ impl Entry {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             trace_id: self.trace.map(|trace| trace.to_string()),
-            end: self.end,
+            // A request whose client is gone is dropped where it waits.
+            end: self.end.or((is_request && self.status.is_none()).then_some("client-left")),
             duration_ms: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
         }
     }

@@ -70,7 +70,7 @@ impl Quick {
         file.gap();
         file.table("[[service]]");
         file.text("name", "app");
-        file.text_if("root", self.root.as_ref());
+        file.file("root", self.root.as_ref());
         file.texts("backend", &self.to);
         file.into_text()
     }
@@ -108,7 +108,7 @@ mod tests {
         let odd = "a \"b\\ \u{7f}\u{2028}\n\u{1f600}ä";
         let files =
             config(&["--from", "127.0.0.1:80", "--root", odd, "--tls-cert", "c", "--tls-key", "k"]).unwrap();
-        assert_eq!(files.services[0].root.as_deref(), Some(std::path::Path::new(odd)));
+        assert_eq!(files.services[0].root, Some(std::path::absolute(odd).unwrap()));
         assert!(files.listeners[0].tls.is_some());
         let trial = config(&["--from", "127.0.0.1:80", "--to", "a:1", "--tls-self-signed=www.example.com"]);
         assert!(trial.unwrap().listeners[0].tls.is_some());

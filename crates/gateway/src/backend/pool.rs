@@ -24,8 +24,6 @@ use tokio::sync::Notify;
 
 /// Buffers of one connection to a backend, bytes. The head of a response must fit. What waits for a slow reader is in them.
 const BUFFER: usize = 32 * 1024;
-/// Header lines of a response.
-const HEADERS: usize = 200;
 
 /// The open connections of one backend.
 #[derive(Default)]
@@ -265,7 +263,7 @@ impl Service {
 
 async fn http1(io: BackendIo) -> Result<Sender, DialError> {
     let mut builder = http1::Builder::new();
-    builder.read_buf_exact_size(Some(BUFFER)).max_headers(HEADERS);
+    builder.read_buf_exact_size(Some(BUFFER));
     let (io, heard) = Counted::new(io);
     let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
     tokio::spawn(connection.with_upgrades());

@@ -1,6 +1,7 @@
 //! The body of a request on its way to a backend.
 
 use super::BoxError;
+use crate::backend::Backend;
 use bytes::Bytes;
 use firstflight_http::body::RequestBody;
 use firstflight_http::patience::poll_over;
@@ -8,7 +9,7 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
@@ -34,6 +35,7 @@ struct Known {
     fault: AtomicU8,
     is_complete: AtomicBool,
     is_sent: AtomicBool,
+    failed: OnceLock<(&'static str, Option<Arc<Backend>>)>,
 }
 
 impl Progress {
@@ -59,6 +61,16 @@ impl Progress {
 
     pub(super) fn sent(&self) {
         self.0.is_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Why there is no response of a backend, and at which. The first reason counts.
+    pub(super) fn failed(&self, kind: &'static str, backend: Option<&Arc<Backend>>) {
+        let _ = self.0.failed.set((kind, backend.cloned()));
+    }
+
+    /// What [`Progress::failed`] was told.
+    pub(super) fn failure(&self) -> Option<&(&'static str, Option<Arc<Backend>>)> {
+        self.0.failed.get()
     }
 
     /// Whether all of the body has come.

@@ -141,6 +141,10 @@ async fn handle_seen(
         Ok(Given::Files(response)) => (Reply::of_files(response, entry, progress.clone(), busy), false),
         Ok(Given::Trial(response)) => (Reply::of_trial(response, entry, progress.clone(), busy), false),
         Err(Failure::Status(status)) => {
+            if let Some((kind, backend)) = progress.failure() {
+                entry.end = Some(kind);
+                entry.backend.clone_from(backend);
+            }
             (Reply::of_status(status, grpc, entry, busy), ends_connection(status))
         }
         Err(Failure::Gone(error)) => {

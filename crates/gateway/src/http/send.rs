@@ -140,6 +140,7 @@ async fn open(
 /// The backend failed, and the request is not sent again.
 fn failed_at(ask: &Ask, opened: &Opened, kind: &'static str) {
     metrics::backend_failed(opened.lease.backend(), kind);
+    ask.progress.failed(kind, Some(opened.lease.backend()));
     ask.service.failed(opened.lease.backend());
 }
 
@@ -195,9 +196,11 @@ async fn patiently<T>(most: Duration, progress: &Progress, work: impl Future<Out
 
 fn unreachable(ask: &Ask, error: &DialError) -> Failure {
     tracing::warn!(service = ask.service.name(), %error, "no backend was reached");
-    match error {
-        error if error.is_own() => StatusCode::SERVICE_UNAVAILABLE.into(),
-        DialError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT.into(),
-        _ => StatusCode::BAD_GATEWAY.into(),
-    }
+    let (status, kind) = match error {
+        error if error.is_own() => (StatusCode::SERVICE_UNAVAILABLE, "no-resources"),
+        DialError::TimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, "connect-timeout"),
+        _ => (StatusCode::BAD_GATEWAY, "connect"),
+    };
+    ask.progress.failed(kind, None);
+    status.into()
 }

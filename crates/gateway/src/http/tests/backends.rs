@@ -304,3 +304,23 @@ async fn a_websocket_of_a_client_that_logged_in_uses_its_connection() {
     assert!(head(&mut alice).await.contains(" 101 "));
     assert_eq!(exactly(&mut alice, 2).await, b"hi");
 }
+
+#[tokio::test]
+async fn a_failure_names_its_backend_and_what_failed() {
+    let (mut client, backend, place) = pair("", "response_timeout = \"100ms\"").await;
+    send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let mut far = backend.accept().await;
+    head(&mut far).await;
+    assert!(head(&mut client).await.starts_with("http/1.1 504 "));
+    let line = &place.lines(1).await[0];
+    assert_eq!((&line["end"], &line["status"]), (&"response-timeout".into(), &504.into()), "{line}");
+    assert_eq!(line["backend"], backend.at.to_string());
+    let gone = backend.at;
+    drop((backend, far));
+    let place = Place::new(HTTP, "", gone);
+    let (mut near, stream) = accepted().await;
+    place.serve(stream);
+    send(&mut near, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert!(head(&mut near).await.starts_with("http/1.1 502 "));
+    assert_eq!(place.lines(1).await[0]["end"], "connect");
+}

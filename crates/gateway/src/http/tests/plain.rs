@@ -378,3 +378,19 @@ async fn a_backend_with_tls_is_asked_by_its_name() {
     drop(accepted);
     assert!(answer.contains(" 502 "), "{answer}");
 }
+
+#[tokio::test]
+async fn a_head_may_have_as_many_lines_as_the_listener_says() {
+    for (listener, most) in [("", 100), ("max_headers = 120", 120), ("max_headers = 3", 3)] {
+        let more = |count: usize| "X-More: 1\r\n".repeat(count - 1);
+        let (mut client, backend, _place) = pair(listener, "").await;
+        send(&mut client, &format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", more(most))).await;
+        let mut far = backend.accept().await;
+        head(&mut far).await;
+        send(&mut far, OK).await;
+        assert!(head(&mut client).await.starts_with("http/1.1 200 "), "{most}");
+        exactly(&mut client, 2).await;
+        send(&mut client, &format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", more(most + 1))).await;
+        assert!(head(&mut client).await.starts_with("http/1.1 431 "), "{most}");
+    }
+}
