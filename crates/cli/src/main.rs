@@ -26,7 +26,6 @@ mod man;
 mod measure;
 mod network;
 mod network_id;
-mod observed;
 mod output;
 mod picture;
 mod proxy;

@@ -20,6 +20,7 @@
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
 //! | [`own`] | requests for a program's own pages, which no other site may make |
 //! | [`heard`] | counts what passes a stream |
+//! | [`observed`] | a stream that hyper has, and its owner still sees |
 //! | [`exchange`] | one request over a connection of its own |
 //! | [`redirect`] | where a redirect leads, and what the next request may carry (RFC 9110 §15.4) |
 //! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
@@ -40,6 +41,7 @@ pub mod hello;
 pub mod http2;
 pub mod idle;
 pub mod login;
+pub mod observed;
 pub mod own;
 pub mod patience;
 pub mod proxy_header;

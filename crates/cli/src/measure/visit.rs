@@ -1,11 +1,11 @@
 //! One visit, with the times of its parts.
 
 use super::connect::{Connected, connect};
-use crate::observed::observe;
 use bytes::Bytes;
 use firstflight::Host;
 use firstflight::record::Names;
 use firstflight_http::exchange::{exchange, request};
+use firstflight_http::observed::observe;
 use firstflight_http::redirect;
 use firstflight_http::url::{HttpUrl, is_one_host};
 use http_body_util::{BodyExt, Empty};

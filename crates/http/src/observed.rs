@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+#[derive(Debug)]
 struct Inner<S> {
     stream: S,
     /// When the first byte was read.
@@ -15,9 +16,11 @@ struct Inner<S> {
 }
 
 /// The end for hyper.
+#[derive(Debug)]
 pub struct Observed<S>(Arc<Mutex<Inner<S>>>);
 
 /// The end for the observer. While it exists, the stream is not released.
+#[derive(Debug)]
 pub struct Watch<S>(Arc<Mutex<Inner<S>>>);
 
 /// Both ends of `stream`.
@@ -49,6 +52,7 @@ impl<S> Watch<S> {
     }
 
     /// When the first byte of the peer was read.
+    #[must_use]
     pub fn first_byte(&self) -> Option<Instant> {
         lock(&self.0).first_byte
     }
