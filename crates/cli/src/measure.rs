@@ -1,20 +1,18 @@
 //! `firstflight measure`: where the time of a visit to a site goes, and what first flights would save of it.
 
-mod connect;
 mod error;
 mod report;
-mod savings;
 mod site;
-mod visit;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::MeasureError;
 
-use crate::error::Error;
+use crate::error::{Error, one_line};
 use crate::{output, picture, span};
 use firstflight::record::Names;
+use firstflight_doctor::measure::{VisitError, Visitor};
 use firstflight_http::redirect;
 use indicatif::{ProgressBar, ProgressStyle};
 use site::{Redirect, Site};
@@ -22,7 +20,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use visit::{Means, VisitError, visit};
 
 /// Measure where the time of visits to sites goes, and what first flights would save
 ///
@@ -93,13 +90,13 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         let site = url.parse().map_err(|error| MeasureError::Url(url.clone(), error))?;
         sites.push(Site::new(site, None));
     }
-    let means = means(&args)?;
+    let visitor = visitor(&args)?;
     // Before the visits, which take time.
     let svg = args.svg.as_ref().map(|path| picture::File::create(path)).transpose()?;
     let interrupted = tokio::signal::ctrl_c();
     let bar = bar(u64::from(args.times) * sites.len() as u64);
     tokio::select! {
-        () = rounds(&args, &means, &mut sites, &bar) => {}
+        () = rounds(&args, &visitor, &mut sites, &bar) => {}
         _ = interrupted => {}
     }
     bar.finish_and_clear();
@@ -115,26 +112,22 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(!whole)))
 }
 
-fn means(args: &Args) -> Result<Means, MeasureError> {
-    let names = match args.resolver {
-        Some(at) => Some(Names::at(at).map_err(|error| MeasureError::Resolver(at, error))?),
-        None => None,
+fn visitor(args: &Args) -> Result<Visitor, MeasureError> {
+    let mut visitor = Visitor::new().timeout(args.timeout);
+    if let Some(at) = args.resolver {
+        visitor = visitor.names(Names::at(at).map_err(|error| MeasureError::Resolver(at, error))?);
+    }
+    let builder = firstflight_tls::Connector::builder().http1().early_data(false).timeout(args.timeout);
+    let builder = match &args.ca_file {
+        Some(file) => builder.ca_file(file).map_err(MeasureError::Tls)?,
+        None => builder,
     };
-    let tls = {
-        let builder = firstflight_tls::Connector::builder().http1().early_data(false).timeout(args.timeout);
-        let builder = match &args.ca_file {
-            Some(file) => builder.ca_file(file).map_err(MeasureError::Tls)?,
-            None => builder,
-        };
-        // Without https:// no authority has to be known.
-        let needed = args.follow
-            || args
-                .urls
-                .iter()
-                .any(|url| url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")));
-        if needed { Some(builder.build().map_err(MeasureError::Tls)?) } else { None }
-    };
-    Ok(Means { names, tls, timeout: args.timeout })
+    let is_tls = |url: &String| url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+    // Without https:// no authority has to be known.
+    if args.follow || args.urls.iter().any(is_tls) {
+        visitor = visitor.tls(builder.build().map_err(MeasureError::Tls)?);
+    }
+    Ok(visitor)
 }
 
 fn bar(visits: u64) -> ProgressBar {
@@ -145,7 +138,7 @@ fn bar(visits: u64) -> ProgressBar {
 }
 
 /// Visits all sites, in turn. A site that a redirect leads to is added.
-async fn rounds(args: &Args, means: &Means, sites: &mut Vec<Site>, bar: &ProgressBar) {
+async fn rounds(args: &Args, visitor: &Visitor, sites: &mut Vec<Site>, bar: &ProgressBar) {
     for round in 0..args.times {
         if round > 0 {
             tokio::time::sleep(args.interval).await;
@@ -153,7 +146,7 @@ async fn rounds(args: &Args, means: &Means, sites: &mut Vec<Site>, bar: &Progres
         let mut next = 0;
         while let Some(site) = sites.get_mut(next) {
             bar.set_message(site.url.to_string());
-            let result = visit(means, &site.url).await;
+            let result = visitor.visit(&site.url).await;
             if args.json {
                 report::visit_json(site.url.as_str(), &result);
             }
@@ -193,9 +186,20 @@ fn redirected(args: &Args, sites: &mut Vec<Site>, from: usize, to: String, bar: 
 /// Counts a failure, and reports it once.
 fn fail(site: &mut Site, error: &VisitError, bar: &ProgressBar) {
     site.failed += 1;
-    let text = error.to_string();
+    let text = told(error);
     if site.last_error.as_ref() != Some(&text) {
         bar.suspend(|| output::complain(&format_args!("{}: {text}", site.url)));
         site.last_error = Some(text);
+    }
+}
+
+/// What is said of a failure, with the option that helps.
+fn told(error: &VisitError) -> String {
+    match error {
+        VisitError::Lookup(name, why) => format!("cannot look up {name}: {}", one_line(why)),
+        VisitError::Tls(_) => format!("{error}; measure speaks TLS 1.3 only"),
+        VisitError::Certificate(_) => format!("{error}; name its authority with --ca-file"),
+        VisitError::Timeout(..) => format!("{error} (--timeout)"),
+        other => other.to_string(),
     }
 }

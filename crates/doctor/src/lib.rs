@@ -18,6 +18,8 @@
 //! assert_eq!(report.groups[0].subject, Subject::Machine);
 //! # }
 //! ```
+//!
+//! With the feature `measure` the module `measure` says how much first flights would save of visits to a site.
 #![forbid(unsafe_code)]
 
 mod asap;
@@ -29,6 +31,8 @@ mod gain;
 mod hops;
 mod http;
 mod machine;
+#[cfg(feature = "measure")]
+pub mod measure;
 mod netstat;
 mod network;
 mod report;

@@ -1,9 +1,9 @@
 //! The measurements as text, as JSON and as a picture.
 
-use super::savings::Savings;
 use super::site::Site;
-use super::visit::{Parts, Visit, VisitError};
+use super::told;
 use crate::output::{self, millis};
+use firstflight_doctor::measure::{Parts, Savings, Visit, VisitError};
 use firstflight_explain::picture::{self, Curve, Page};
 use serde::Serialize;
 use std::fmt::Write;
@@ -246,8 +246,8 @@ pub fn visit_json(url: &str, result: &Result<Visit, VisitError>) {
             transfer_ms: millis(seen.parts.transfer),
             total_ms: millis(seen.parts.total()),
         }),
-        error: error.map(ToString::to_string),
-        failed_in: error.map(VisitError::stage),
+        error: error.map(told),
+        failed_in: error.map(|error| error.stage().as_str()),
     }));
 }
 

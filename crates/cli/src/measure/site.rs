@@ -1,7 +1,6 @@
 //! A site: a URL with its visits.
 
-use super::savings::{Savings, round_trip};
-use super::visit::{Parts, Visit};
+use firstflight_doctor::measure::{Parts, Savings, Visit, round_trip};
 use firstflight_http::url::HttpUrl;
 use std::time::Duration;
 

@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// A connection, and how long its own handshake took.
-pub struct Connected {
-    pub stream: TcpStream,
-    pub took: Duration,
+pub(super) struct Connected {
+    pub(super) stream: TcpStream,
+    pub(super) took: Duration,
 }
 
 /// Connects to one of the addresses, the best one first.
 ///
 /// # Errors
 /// That of the first address that failed, with the address.
-pub async fn connect(addresses: &[SocketAddr]) -> Result<Connected, (SocketAddr, io::Error)> {
+pub(super) async fn connect(addresses: &[SocketAddr]) -> Result<Connected, (SocketAddr, io::Error)> {
     let mut attempts = FuturesUnordered::new();
     let mut left = addresses.iter().copied();
     let mut failed = None;

@@ -17,6 +17,7 @@ pub struct Savings {
 impl Savings {
     /// Of a visit. `round_trip` is the site's, so that a lost SYN, which no way of opening a connection avoids, is not
     /// taken for a saving.
+    #[must_use]
     pub fn of(parts: &Parts, round_trip: Duration) -> Self {
         let one = round_trip.min(parts.handshake);
         let in_lookup = parts.lookup.map(|lookup| one + lookup.min(one));
@@ -26,7 +27,8 @@ impl Savings {
     }
 }
 
-/// The site's round trip: the median of the handshakes.
+/// The round trip to the site of these visits: the median of their handshakes.
+#[must_use]
 pub fn round_trip(visits: &[Visit]) -> Duration {
     let mut all: Vec<Duration> = visits.iter().map(|visit| visit.round_trip).collect();
     all.sort_unstable();

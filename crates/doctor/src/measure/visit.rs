@@ -18,18 +18,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What all visits have in common.
-pub struct Means {
-    /// The resolver that the user named.
-    pub names: Option<Names>,
-    /// Set if a URL needs it.
-    pub tls: Option<firstflight_tls::Connector>,
-    /// How long a visit may take.
-    pub timeout: Duration,
+/// Makes visits. Each is a new connection of the kernel's ordinary TCP, without first flights, tickets and kept connections.
+#[derive(Debug)]
+pub struct Visitor {
+    names: Option<Names>,
+    tls: Option<firstflight_tls::Connector>,
+    timeout: Duration,
+}
+
+impl Default for Visitor {
+    fn default() -> Self {
+        Self { names: None, tls: None, timeout: Self::TIMEOUT }
+    }
 }
 
 /// The parts of a visit's time, as curl has them, but each without those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Of the name. `None` if the URL has an address.
     pub lookup: Option<Duration>,
@@ -45,6 +49,7 @@ pub struct Parts {
 
 impl Parts {
     /// All of the time.
+    #[must_use]
     pub fn total(&self) -> Duration {
         let optional = self.lookup.unwrap_or_default() + self.tls.unwrap_or_default();
         optional + self.handshake + self.request + self.transfer
@@ -54,23 +59,23 @@ impl Parts {
 /// A visit that was answered.
 #[derive(Debug, Clone)]
 pub struct Visit {
+    /// How long its parts took.
     pub parts: Parts,
     /// How long the handshake of the address that answered took: less than the part if another address was tried first.
     pub round_trip: Duration,
+    /// The address that answered.
     pub remote: SocketAddr,
+    /// The response's status.
     pub status: u16,
+    /// Bytes of its body.
     pub bytes: u64,
-    location: Option<String>,
+    /// Its field `Location`.
+    pub location: Option<String>,
 }
 
 impl Visit {
-    #[cfg(test)]
-    pub fn of(parts: Parts) -> Self {
-        let remote = SocketAddr::from(([192, 0, 2, 1], 80));
-        Self { parts, round_trip: parts.handshake, remote, status: 200, bytes: 1000, location: None }
-    }
-
-    /// Where a redirect leads to.
+    /// Where a redirect leads to, as the server wrote it.
+    #[must_use]
     pub fn redirect(&self) -> Option<String> {
         self.location.clone().filter(|_| redirect::is_redirect(self.status))
     }
@@ -79,11 +84,30 @@ impl Visit {
 /// The part of a visit that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The lookup of the name.
     Lookup,
+    /// TCP's handshake.
     Handshake,
+    /// TLS's handshake.
     Tls,
+    /// The wait for the response.
     Request,
+    /// The rest of the response.
     Transfer,
+}
+
+impl Stage {
+    /// A label in kebab-case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Handshake => "handshake",
+            Self::Tls => "tls",
+            Self::Request => "request",
+            Self::Transfer => "transfer",
+        }
+    }
 }
 
 impl fmt::Display for Stage {
@@ -100,18 +124,22 @@ impl fmt::Display for Stage {
 
 /// Why a visit has no times.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum VisitError {
     /// The resolver is at fault, or the name.
-    #[error("cannot look up {}: {}", .0, crate::error::one_line(.1))]
+    #[error("cannot look up {0}: {1}")]
     Lookup(String, io::Error),
     /// The server or the path is at fault.
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
-    /// The server is at fault, or its certificate is not trusted.
-    #[error("TLS: {0}; measure speaks TLS 1.3 only")]
+    /// The caller is at fault: [`Visitor::tls`] was not called.
+    #[error("TLS: there is no connector for it")]
+    NoConnector,
+    /// The server is at fault: it may not speak TLS 1.3, the only version here.
+    #[error("TLS: {0}")]
     Tls(firstflight_tls::ConnectError),
     /// The server's certificate. It has nothing to do with versions.
-    #[error("TLS: {0}; name its authority with --ca-file")]
+    #[error("TLS: {0}")]
     Certificate(firstflight_tls::ConnectError),
     /// The URL cannot be in a request.
     #[error("{0}")]
@@ -120,36 +148,71 @@ pub enum VisitError {
     #[error("HTTP: {}", firstflight::causes(.0).last().unwrap_or(.0))]
     Http(#[from] hyper::Error),
     /// It took too long.
-    #[error("{} within {} (--timeout)", .0, humantime::format_duration(*.1))]
+    #[error("{} within {}", .0, humantime::format_duration(*.1))]
     Timeout(Stage, Duration),
 }
 
 impl VisitError {
-    /// The part that failed, for programs.
-    pub const fn stage(&self) -> &'static str {
+    /// The part that failed.
+    #[must_use]
+    pub const fn stage(&self) -> Stage {
         match self {
-            Self::Lookup(..) | Self::Timeout(Stage::Lookup, _) => "lookup",
-            Self::Connect(..) | Self::Timeout(Stage::Handshake, _) => "handshake",
-            Self::Tls(_) | Self::Certificate(_) | Self::Timeout(Stage::Tls, _) => "tls",
-            Self::Request(_) | Self::Timeout(Stage::Request, _) => "request",
-            Self::Http(_) | Self::Timeout(Stage::Transfer, _) => "transfer",
+            Self::Timeout(stage, _) => *stage,
+            Self::Lookup(..) => Stage::Lookup,
+            Self::Connect(..) => Stage::Handshake,
+            Self::NoConnector | Self::Tls(_) | Self::Certificate(_) => Stage::Tls,
+            Self::Request(_) => Stage::Request,
+            Self::Http(_) => Stage::Transfer,
         }
     }
 }
 
-/// Visits `url`.
-///
-/// # Errors
-/// See [`VisitError`].
-pub async fn visit(means: &Means, url: &HttpUrl) -> Result<Visit, VisitError> {
-    let mut stage = Stage::Lookup;
-    let done = tokio::time::timeout(means.timeout, attempt(means, url, &mut stage)).await;
-    done.unwrap_or(Err(VisitError::Timeout(stage, means.timeout)))
+impl Visitor {
+    /// How long a visit may take, unless [`timeout`](Self::timeout) says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// For URLs without TLS, with the system's resolver.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks this resolver for names.
+    #[must_use]
+    pub fn names(mut self, names: Names) -> Self {
+        self.names = Some(names);
+        self
+    }
+
+    /// Visits `https://` with this connector, which must offer HTTP/1.1 only, and send no early data. It forgets its tickets
+    /// before each visit.
+    #[must_use]
+    pub fn tls(mut self, connector: firstflight_tls::Connector) -> Self {
+        self.tls = Some(connector);
+        self
+    }
+
+    /// How long a visit may take.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Fetches the document at `url`, and throws its body away. Follows no redirects.
+    ///
+    /// # Errors
+    /// See [`VisitError`].
+    pub async fn visit(&self, url: &HttpUrl) -> Result<Visit, VisitError> {
+        let mut stage = Stage::Lookup;
+        let done = tokio::time::timeout(self.timeout, attempt(self, url, &mut stage)).await;
+        done.unwrap_or(Err(VisitError::Timeout(stage, self.timeout)))
+    }
 }
 
-async fn attempt(means: &Means, url: &HttpUrl, stage: &mut Stage) -> Result<Visit, VisitError> {
+async fn attempt(visitor: &Visitor, url: &HttpUrl, stage: &mut Stage) -> Result<Visit, VisitError> {
     let began = Instant::now();
-    let addresses = look_up(means, url).await?;
+    let addresses = look_up(visitor, url).await?;
     let found = Instant::now();
     *stage = Stage::Handshake;
     let connected = connect(&addresses).await;
@@ -160,8 +223,9 @@ async fn attempt(means: &Means, url: &HttpUrl, stage: &mut Stage) -> Result<Visi
     // The request goes at once, whatever was sent before. A failure only makes it later.
     let _ = stream.set_nodelay(true);
     let times = |tls| Begun { lookup: is_named(url).then(|| found - began), handshake: opened - found, tls };
-    if let (true, Some(connector)) = (url.is_tls(), &means.tls) {
+    if url.is_tls() {
         *stage = Stage::Tls;
+        let connector = visitor.tls.as_ref().ok_or(VisitError::NoConnector)?;
         // As a stranger: a ticket of the visit before would shorten the handshake.
         connector.forget();
         let stream = connector.connect_over(stream, url.server(), firstflight::FirstFlight::empty()).await;
@@ -179,13 +243,13 @@ fn is_named(url: &HttpUrl) -> bool {
     matches!(url.server().host(), Host::Name(_))
 }
 
-async fn look_up(means: &Means, url: &HttpUrl) -> Result<Vec<SocketAddr>, VisitError> {
+async fn look_up(visitor: &Visitor, url: &HttpUrl) -> Result<Vec<SocketAddr>, VisitError> {
     let name = match url.server().host() {
         Host::Ip(_) => return Ok(url.server().address().into_iter().collect()),
         Host::Name(name) => name,
     };
     let fail = |error| VisitError::Lookup(name.clone(), error);
-    let found: Vec<IpAddr> = match &means.names {
+    let found: Vec<IpAddr> = match &visitor.names {
         Some(names) => names.all_addresses(name, true).await.map_err(fail)?,
         None => {
             let found = tokio::net::lookup_host((name.as_str(), url.server().port())).await.map_err(fail)?;
