@@ -168,7 +168,6 @@ struct Other {
 
 /// What the cache holds apart from the servers.
 fn others(content: &CacheContent, now: u64) -> impl Iterator<Item = Other> {
-    const MINUTE: u64 = 60 * 1000;
     let row = move |kind, network: &NetworkId, of: String, until: u64| Other {
         kind,
         network: HEXLOWER.encode(&network.0),
@@ -178,11 +177,11 @@ fn others(content: &CacheContent, now: u64) -> impl Iterator<Item = Other> {
     };
     let races = content.lost_races.iter().map(move |lost| {
         let by = lost.udp_port.map(|port| format!(" in UDP port {port}")).unwrap_or_default();
-        row("lost race", &lost.network, format!("{}{by}", lost.server), lost.at.saturating_add(10 * MINUTE))
+        row("lost race", &lost.network, format!("{}{by}", lost.server), lost.until())
     });
-    let ports = content.closed_ports.iter().map(move |port| {
-        row("closed port", &port.network, port.server.to_string(), port.at.saturating_add(MINUTE))
-    });
+    let ports = content.closed_ports.iter();
+    let ports =
+        ports.map(move |port| row("closed port", &port.network, port.server.to_string(), port.until()));
     let pauses = content.udp_pauses.iter();
     let pauses = pauses.map(move |pause| row("no UDP", &pause.network, "all servers".into(), pause.until));
     let records = content.records.iter().map(move |record| Other {

@@ -163,6 +163,22 @@ pub(crate) trait Row: Clone + PartialEq {
     fn until(&self) -> Option<u64>;
 }
 
+impl CachedLostRace {
+    /// When it counts no more.
+    #[must_use]
+    pub const fn until(&self) -> u64 {
+        self.at.saturating_add(10 * MINUTE)
+    }
+}
+
+impl CachedClosedPort {
+    /// When it counts no more.
+    #[must_use]
+    pub const fn until(&self) -> u64 {
+        self.at.saturating_add(MINUTE)
+    }
+}
+
 impl Row for CachedLostRace {
     type Key = (NetworkId, SocketAddr, Option<u16>);
     const MOST: usize = 256;
@@ -180,7 +196,7 @@ impl Row for CachedLostRace {
     }
 
     fn until(&self) -> Option<u64> {
-        Some(self.at.saturating_add(10 * MINUTE))
+        Some(self.until())
     }
 }
 
@@ -201,7 +217,7 @@ impl Row for CachedClosedPort {
     }
 
     fn until(&self) -> Option<u64> {
-        Some(self.at.saturating_add(MINUTE))
+        Some(self.until())
     }
 }
 
