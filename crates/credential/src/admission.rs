@@ -7,7 +7,7 @@ use crate::flight::{
 use crate::outcome::Reason;
 use crate::pending::Place;
 use crate::policy::{FastOpenPolicy, Replays};
-use crate::replay::Guarded;
+use crate::replay::{Guarded, Unreported};
 use crate::serial::Serial;
 use alloc::boxed::Box;
 use firstflight_wire::Clock;
@@ -86,11 +86,10 @@ pub fn admit(
     shard: &mut AsapShard,
     clock: &Clock,
 ) -> Admission {
-    let refuse = |reason| Admission::Fallback {
-        reason,
-        grant: None,
-        tell: spoil(policies, first, clock),
-        refused: first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2])),
+    let refuse = |reason| {
+        let refused = first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2]));
+        let (tell, refused) = spoiled(policies, first, clock, refused);
+        Admission::Fallback { reason, grant: None, tell, refused }
     };
     if first.syn_cookie_pressure {
         return refuse(Reason::SynCookie);
@@ -193,22 +192,26 @@ fn admit_block(
 ) -> Admission {
     let asked = matches!(first.presented, Presented::FastOpen(FastOpen::Request(_)));
     let grant = policies.fast_open.filter(|_| asked).and_then(|policy| policy.courtesy(first, clock));
-    let refuse = |refused: Refused, reason, tell| {
+    let refuse = |refused: Refused, reason| {
         // At a limit, grant no cookie either.
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
-        Admission::Fallback { reason, grant, tell, refused: Some(refused) }
+        Admission::Fallback { reason, grant, tell: None, refused: Some(refused) }
+    };
+    let spoil = |refused: Refused, reason| {
+        let grant = grant.filter(|_| refused.status != Status::Overloaded);
+        let (tell, refused) = spoiled(policies, first, clock, Some(refused));
+        Admission::Fallback { reason, grant, tell, refused }
     };
     let Some(policy) = policies.asap else {
-        return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy, None);
+        return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy);
     };
     let Offered::Offer(Offer::Block { len, .. }, carrier) = first.offered else {
-        return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed, None);
+        return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed);
     };
-    let overloaded =
-        |tag, reason| refuse(Refused::new(Status::Overloaded, tag), reason, spoil(policies, first, clock));
+    let overloaded = |tag, reason| spoil(Refused::new(Status::Overloaded, tag), reason);
     let pending = if first.relayed { policy.relayed.as_ref() } else { Some(&policy.pending) };
     let Some(pending) = pending else {
-        return refuse(Refused::new(Status::Policy, [0; 2]), Reason::Policy, None);
+        return refuse(Refused::new(Status::Policy, [0; 2]), Reason::Policy);
     };
     if let Err(reason) = pending.has_room() {
         return overloaded([0; 2], reason);
@@ -222,8 +225,7 @@ fn admit_block(
                 refused.status,
                 Status::Overloaded | Status::Policy | Status::GuardFloor | Status::Barred
             );
-            let tell = if for_now { spoil(policies, first, clock) } else { None };
-            return refuse(refused, refused.reason, tell);
+            return if for_now { spoil(refused, refused.reason) } else { refuse(refused, refused.reason) };
         }
     };
     match pending.reserve(first.flow.client) {
@@ -232,20 +234,46 @@ fn admit_block(
     }
 }
 
+/// [`spoil`], and what the SYN-ACK then says about a credential block.
+fn spoiled(
+    policies: Policies<'_>,
+    first: &FirstFlight<'_>,
+    clock: &Clock,
+    refused: Option<Refused>,
+) -> (Option<JobRequest>, Option<Refused>) {
+    match spoil(policies, first, clock, false) {
+        Ok(tell) => (tell, refused),
+        Err(Unreported) => (None, refused.map(Refused::unreported)),
+    }
+}
+
 /// Invalidates the credential of `first` without accepting its data. The client sends the data again after an
 /// ordinary handshake, so a copy of this SYN must not be accepted when there is room again. If a job is
-/// returned, nobody waits for its answer.
+/// returned, nobody waits for its answer. `checked`: the signatures of its credential block are right.
 ///
 /// Also call it for a SYN that is refused or dropped without a call of [`admit`].
-#[must_use]
-pub fn spoil(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+///
+/// # Errors
+/// When too much was reported to the store of the farm lately, so that another member may accept a copy. Then the client
+/// must learn that the request may have run ([`Refused::unreported`]), or the SYN gets no answer.
+pub fn spoil(
+    policies: Policies<'_>,
+    first: &FirstFlight<'_>,
+    clock: &Clock,
+    checked: bool,
+) -> Result<Option<JobRequest>, Unreported> {
     if first.relayed {
         // The client also sends this request directly to the server. That copy must stay valid.
-        return None;
+        return Ok(None);
     }
     if first.offered.has_block() {
-        return policies.asap?.spoil(first, clock);
+        return policies.asap.map_or(Ok(None), |policy| policy.spoil(first, clock, checked));
     }
+    Ok(spoil_cookie(policies, first, clock))
+}
+
+/// Like [`spoil`], for a SYN without credential block.
+fn spoil_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
     let policy = policies.fast_open.filter(|policy| policy.remembers())?;
     let shown = matches!(first.presented, Presented::FastOpen(FastOpen::Cookie(..)));
     if first.payload.is_empty() || !(shown || policy.no_cookie) {

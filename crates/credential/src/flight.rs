@@ -205,6 +205,9 @@ pub enum JobRequest {
         /// store whose clock differs from `unix_ms` by more than
         /// [`RemoteGuard::CLOCKS_APART`](crate::RemoteGuard::CLOCKS_APART) refuses.
         unix_ms: Option<u64>,
+        /// Whether the credential was verified. Otherwise anybody can have made the first flight, which is refused
+        /// whatever the answer is, and there are few such questions: [`ReplayGuard::report`](crate::ReplayGuard::report).
+        checked: bool,
     },
     /// Redeem a one-time cookie that was activated and not used yet.
     Redeem {

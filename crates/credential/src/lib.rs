@@ -86,7 +86,7 @@ pub use {
     one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable},
     pending::{PendingLimit, Place},
     policy::{FastOpenPolicy, PolicyError, Quarantine, Replays},
-    replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Window},
+    replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Unreported, Window},
     schedule::{KeyTimes, Schedule, ScheduleError},
     secret::{FarmSecret, FarmSecrets, SecretError, SecretFileError},
     source::{ClockError, Current, Fixed, KeySource},

@@ -7,9 +7,10 @@
 
 pub(crate) mod guard;
 mod remote;
+mod reports;
 mod table;
 mod time;
 
-pub use guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Window};
+pub use guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Unreported, Window};
 pub use remote::RemoteGuard;
 pub use table::ReplayTable;

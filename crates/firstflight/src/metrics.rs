@@ -18,6 +18,7 @@
 //! | `firstflight_packets_dropped_total` | | packets that never reached a connection |
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
 //! | `firstflight_repeats_reset_total` | | connections reset because their first flight was accepted before, perhaps at another server |
+//! | `firstflight_blocks_unreported_total` | | refused certificates of which the store of a farm was not told, because there were too many |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
 //! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records removed early to make space |
@@ -208,6 +209,11 @@ fn counts(counters: &Counters) -> [Count; 21] {
             "firstflight_repeats_reset_total",
             c.repeats_reset,
             "Connections reset because their first flight was accepted before, perhaps at another server",
+        ),
+        plain(
+            "firstflight_blocks_unreported_total",
+            c.blocks_unreported,
+            "Refused certificates of which the store of a farm was not told, because there were too many",
         ),
         plain(
             "firstflight_clients_limited_total",

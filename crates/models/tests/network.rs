@@ -169,7 +169,7 @@ impl World for Server {
             Event::Dropped { syn } => {
                 if self.off != Some(Defence::UsedUpWhenDropped) {
                     let policies = Policies::from(&self.policies[0]);
-                    assert_eq!(spoil(policies, &self.first(syn), &self.clock()), None);
+                    assert_eq!(spoil(policies, &self.first(syn), &self.clock(), false), Ok(None));
                 }
                 (syn, false)
             }

@@ -162,7 +162,8 @@ impl Members {
     fn child(&mut self, connect: usize, member: usize, limit: bool) -> Child {
         let clock = Clock { mono: Instant::from_secs(10_000), unix_ms: 0, uncertainty: Duration::ZERO };
         if limit {
-            let job = spoil(Policies::from(&self.policy), &self.first(connect), &clock).unwrap();
+            let job =
+                spoil(Policies::from(&self.policy), &self.first(connect), &clock, false).unwrap().unwrap();
             self.asks(member, job);
             return Child::Plain;
         }

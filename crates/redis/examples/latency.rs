@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 fn question() -> Result<JobRequest, getrandom::Error> {
     let key = (u128::from(getrandom::u64()?) << 64 | u128::from(getrandom::u64()?)).to_be_bytes();
     // Without a floor, which would refuse everything at the start.
-    Ok(JobRequest::GuardSet { key, keep_ms: 10_000, ahead_ms: 0, reach_ms: 0, unix_ms: None })
+    Ok(JobRequest::GuardSet { key, keep_ms: 10_000, ahead_ms: 0, reach_ms: 0, unix_ms: None, checked: true })
 }
 
 #[tokio::main]

@@ -14,13 +14,13 @@ pub(crate) const MOST_OF_MANY: usize = 256;
 
 /// An id of a guard, or the serial of a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Name {
+pub(crate) enum Name {
     Id([u8; 16]),
     Cookie(u64),
 }
 
 /// `None` for a question that uses nothing up.
-const fn name(request: &JobRequest) -> Option<Name> {
+pub(crate) const fn name(request: &JobRequest) -> Option<Name> {
     match request {
         JobRequest::GuardSet { key, .. } => Some(Name::Id(*key)),
         JobRequest::Redeem { serial, .. } => Some(Name::Cookie(serial.get())),
@@ -107,7 +107,14 @@ mod tests {
     }
 
     const fn guard(id: u8) -> JobRequest {
-        JobRequest::GuardSet { key: [id; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+        JobRequest::GuardSet {
+            key: [id; 16],
+            keep_ms: 1,
+            ahead_ms: 0,
+            reach_ms: 0,
+            unix_ms: None,
+            checked: true,
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Question {
     /// `None` if the store cannot answer such a question.
     pub(crate) fn new(request: JobRequest, names: &Names, cookie_lifetime: Duration) -> Option<Self> {
         Some(match request {
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, .. } => {
                 let overlap_ms = if reach_ms > 0 { millis(names.overlap) } else { 0 };
                 let reach_ms = reach_ms.saturating_add(overlap_ms);
                 let key = names.seen(key);

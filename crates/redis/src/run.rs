@@ -37,6 +37,7 @@ impl RedisStore {
             reach_ms: if early { millis(REACH) } else { 0 },
             // Entries live from their insertion. The member's clock is compared below.
             unix_ms: None,
+            checked: true,
         };
         let read = |asked: &Asked, reply: &Reply, at, since| {
             let apart = reply.store_ms.is_none_or(|ms| ms.abs_diff(now_ms) > millis(CLOCKS_APART));

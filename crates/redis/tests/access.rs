@@ -21,7 +21,14 @@ use tempfile::TempDir;
 const SECRET: &str = "hunter2-and-more";
 
 fn guard(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+    JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms: 0,
+        unix_ms: None,
+        checked: true,
+    }
 }
 
 fn with(access: Access) -> Options {

@@ -71,7 +71,7 @@ impl Store {
 }
 
 fn guard(id: u8, keep_ms: u64) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+    JobRequest::GuardSet { key: [id; 16], keep_ms, ahead_ms: 0, reach_ms: 0, unix_ms: None, checked: true }
 }
 
 fn now_ms() -> u64 {
@@ -139,6 +139,7 @@ async fn a_member_that_starts_begins_a_new_memory_for_all() {
         ahead_ms: 0,
         reach_ms: 120_000,
         unix_ms: None,
+        checked: true,
     };
     assert_eq!(second.ask(network).await, refused(Reason::GuardFloor));
 }
@@ -155,6 +156,7 @@ async fn a_clock_that_is_wrong_is_refused() {
             ahead_ms: 0,
             reach_ms: 0,
             unix_ms: Some(now),
+            checked: true,
         };
         assert_eq!(member.ask(question).await, refused(Reason::ClockSkew));
     }

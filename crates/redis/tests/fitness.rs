@@ -30,9 +30,9 @@ fn request(id: u8, stamp_ms: u64, now_ms: u64, floor: bool) -> JobRequest {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
     let id = guard.id_of([10, 0, 0, 1].into(), &[id]);
     match guard.test_and_set(id, stamp_ms, now_ms) {
-        Guarded::Ask(JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms }) => {
+        Guarded::Ask(JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, checked }) => {
             let reach_ms = if floor { reach_ms } else { 0 };
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms }
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, checked }
         }
         other => unreachable!("{other:?}"),
     }
@@ -92,6 +92,7 @@ async fn a_new_memory_takes_no_older_stamp() {
         ahead_ms,
         reach_ms: 1,
         unix_ms: Some(now),
+        checked: true,
     };
     tokio::time::sleep(Duration::from_millis(20)).await;
     let old = store.ask(signed(1, -600_000)).await;
@@ -110,6 +111,7 @@ async fn a_redis_that_threw_keys_away_is_a_new_memory() {
         ahead_ms: 0,
         reach_ms,
         unix_ms: None,
+        checked: true,
     };
     for n in 1..=100 {
         assert_eq!(store.ask(activate(u64::from(n))).await, ACCEPTED);

@@ -139,8 +139,14 @@ async fn a_state_file_is_one_members_own() {
 async fn what_is_owed_is_refused_before_redis_knows_of_it() {
     let Some(redis) = Redis::start(&[]) else { return };
     let store = member(&redis, None).await;
-    let guard =
-        JobRequest::GuardSet { key: [1; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None };
+    let guard = JobRequest::GuardSet {
+        key: [1; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms: 0,
+        unix_ms: None,
+        checked: true,
+    };
     assert_eq!(store.ask(activate(1)).await, ACCEPTED);
     for owed in [redeem(1), guard] {
         // The task that reports it has not run yet.

@@ -15,7 +15,14 @@ use std::time::Duration;
 const TOO_MANY: u64 = 16_385;
 
 fn guard(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+    JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms: 0,
+        unix_ms: None,
+        checked: true,
+    }
 }
 
 /// Runs `test` on a runtime of one thread, which a task that never yields blocks. Fails if the test takes too long.

@@ -37,12 +37,26 @@ async fn noticed(store: &RedisStore) {
 }
 
 fn guard(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 0, unix_ms: None }
+    JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms: 0,
+        unix_ms: None,
+        checked: true,
+    }
 }
 
 /// A question whose stamp is the time of arrival, so that a new memory is closed for 2 MSL.
 fn network(id: u8) -> JobRequest {
-    JobRequest::GuardSet { key: [id; 16], keep_ms: 120_000, ahead_ms: 0, reach_ms: 120_000, unix_ms: None }
+    JobRequest::GuardSet {
+        key: [id; 16],
+        keep_ms: 120_000,
+        ahead_ms: 0,
+        reach_ms: 120_000,
+        unix_ms: None,
+        checked: true,
+    }
 }
 
 async fn ask(store: &RedisStore, request: JobRequest) -> JobResult {
@@ -188,6 +202,7 @@ async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
         ahead_ms: 600_000,
         reach_ms: 120_000,
         unix_ms: None,
+        checked: true,
     };
     let later = ahead(1, 1);
     assert_eq!(ask(&b, later).await, JobResult::Repeat);

@@ -130,6 +130,9 @@ drops! {
     ReplyQueueFull => "reply-queue-full",
     /// The same SYN waits for a verdict.
     AlreadyParked => "already-parked",
+    /// A SYN with a credential block, or one that would end the wait of such a SYN, while too many blocks were reported to
+    /// the store of the farm: see [`ReplayGuard::report`](firstflight_credential::ReplayGuard::report).
+    Unreported => "unreported",
     /// Its UDP header or checksum is wrong.
     BadUdp => "bad-udp",
     /// Its UDP datagram is for another port than the carrier's, or carries something else.

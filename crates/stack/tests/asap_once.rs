@@ -551,7 +551,13 @@ fn a_farm_hears_what_is_used_up() {
     let mut other = farm();
     other.p.send(flight(5));
     other.verify();
-    assert_eq!(other.p.stack.poll_job().unwrap().request, job.request);
+    let id = |request| match request {
+        JobRequest::GuardSet { key, checked, .. } => (key, checked),
+        other => panic!("{other:?}"),
+    };
+    let (key, checked) = id(job.request);
+    assert!(!checked);
+    assert_eq!(id(other.p.stack.poll_job().unwrap().request), (key, true));
     // Nobody waits for that answer.
     answer(&mut s, job.id, JobResult::Accept);
     s.p.nothing_to_accept(s.listener);

@@ -28,6 +28,7 @@ mod asap_refusals;
 mod asap_refused_later;
 mod asap_relayed;
 mod asap_relayed_waiting;
+mod asap_reports;
 mod asap_server;
 mod black_hole_memory;
 mod blackholes;

@@ -308,7 +308,14 @@ fn a_verifier_is_not_asked_in_vain() {
 /// credential is used up.
 #[test]
 fn what_is_refused_is_used_up() {
-    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: None };
+    let job = JobRequest::GuardSet {
+        key: [0; 16],
+        keep_ms: 1,
+        ahead_ms: 0,
+        reach_ms: 1,
+        unix_ms: None,
+        checked: true,
+    };
     type Change = fn(&FastOpenPolicy, &mut FirstFlight<'_>);
     let reasons: [(Reason, Change); 4] = [
         (Reason::PendingLimit, |policy, _| policy.pending.set_limit(0)),
@@ -344,7 +351,7 @@ fn what_is_refused_is_used_up() {
             }
             assert_eq!(guard.1.load(Ordering::Relaxed), u32::from(good));
             first.payload = &[];
-            assert_eq!(spoil((&policy).into(), &first, &CLOCK), None, "without data nothing runs");
+            assert_eq!(spoil((&policy).into(), &first, &CLOCK, false), Ok(None), "without data nothing runs");
         }
     }
     // A plain policy remembers nothing, so its verifier is not asked.
@@ -437,7 +444,14 @@ impl crate::replay::ReplayGuard for Guard {
 
 #[test]
 fn the_guard_is_asked_last_and_only_for_data() {
-    let job = JobRequest::GuardSet { key: [0; 16], keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: None };
+    let job = JobRequest::GuardSet {
+        key: [0; 16],
+        keep_ms: 1,
+        ahead_ms: 0,
+        reach_ms: 1,
+        unix_ms: None,
+        checked: true,
+    };
     let rows = [
         (Guarded::New, ACCEPT),
         (Guarded::Seen, fallback(Reason::Replay)),

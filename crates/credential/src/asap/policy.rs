@@ -13,7 +13,7 @@ use crate::identity::Identity;
 use crate::pending::{PendingLimit, prefix};
 use crate::policy::Quarantine;
 use crate::replay::guard::millis;
-use crate::replay::{Guarded, ReplayGuard, ReplayId, Window};
+use crate::replay::{Guarded, ReplayGuard, ReplayId, Unreported, Window};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -149,7 +149,10 @@ impl AsapPolicy {
         let refuse = |status| Refused::new(status, tag(&block));
         let identity = self.identity(&block).ok_or(refuse(Status::WrongIdentity))?;
         self.in_time(&block, trusted, first, clock)?;
-        if self.trust.is_closed(block.certificate.verifier, block.request.requested_ms) {
+        // The store is told of what is refused for a floor. It is told of few blocks whose signatures were not verified,
+        // and after a start every honest request is below the floor. So they are verified first, and refused then.
+        let first_verified = self.guard.needs_store();
+        if self.trust.is_closed(block.certificate.verifier, block.request.requested_ms) && !first_verified {
             return Err(refuse(Status::GuardFloor));
         }
         if guards_ms > clock.unix_ms {
@@ -160,8 +163,8 @@ impl AsapPolicy {
         let replay = self.replay_id(&block, identity, first);
         match self.guard.look_up(replay, block.request.requested_ms, clock.unix_ms) {
             Guarded::Seen => return Err(refuse(Status::Replayed)),
-            Guarded::Floor => return Err(refuse(Status::GuardFloor)),
-            Guarded::New | Guarded::Ask(_) => {}
+            Guarded::Floor if !first_verified => return Err(refuse(Status::GuardFloor)),
+            Guarded::New | Guarded::Ask(_) | Guarded::Floor => {}
         }
         let address = first.flow.client;
         let client_key = PublicKey::from_bytes(block.certificate.client_key);
@@ -282,19 +285,34 @@ impl AsapPolicy {
     }
 
     /// Marks a request as used although its data is not accepted. The client sends the data again after an
-    /// ordinary handshake, so a copy of this SYN must not be executed when there is room again. The
-    /// signatures are not verified. An attacker who forges requests in a client's name can cost the client's
-    /// prefix round trips, but cannot cause an execution.
-    pub(crate) fn spoil(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
-        let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
+    /// ordinary handshake, so a copy of this SYN must not be executed when there is room again. Unless they are
+    /// `checked`, the signatures are not verified. An attacker who forges requests in a client's name can cost the
+    /// client's prefix round trips, but cannot cause an execution.
+    pub(crate) fn spoil(
+        &self,
+        first: &FirstFlight<'_>,
+        clock: &Clock,
+        checked: bool,
+    ) -> Result<Option<JobRequest>, Unreported> {
         self.guard.observe(clock);
+        let Some((replay, stamp)) = self.names(first, clock) else { return Ok(None) };
+        let told = match checked {
+            true => self.guard.test_and_set(replay, stamp, clock.unix_ms),
+            false => self.guard.report(replay, stamp, clock.unix_ms)?,
+        };
+        Ok(match told {
+            Guarded::Ask(job) => Some(job),
+            Guarded::New | Guarded::Seen | Guarded::Floor => None,
+        })
+    }
+
+    /// The id and the stamp of a request that could be accepted, whatever its signatures are.
+    fn names(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<(ReplayId, u64)> {
+        let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
         let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
         self.trusts(&block, first, clock).ok()?;
         let replay = self.replay_id(&block, self.identity(&block)?, first);
-        match self.guard.test_and_set(replay, block.request.requested_ms, clock.unix_ms) {
-            Guarded::Ask(job) => Some(job),
-            Guarded::New | Guarded::Seen | Guarded::Floor => None,
-        }
+        Some((replay, block.request.requested_ms))
     }
 
     /// The last checks, after the signatures were verified. The request is marked as used atomically, and may
@@ -316,12 +334,6 @@ impl AsapPolicy {
         if clock.uncertainty > Window::REQUESTS.future {
             return refuse(Status::OutsideWindow);
         }
-        if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
-            return refuse(Status::Overloaded);
-        }
-        if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
-            return refuse(Status::Overloaded);
-        }
         // The guard's floor may have risen in the meantime, and a guard with a store does not check its own
         // floor when it asks the store.
         if self.guard.look_up(candidate.replay, candidate.stamp_ms, clock.unix_ms) == Guarded::Floor {
@@ -329,6 +341,12 @@ impl AsapPolicy {
         }
         if self.trust.is_closed(candidate.verifier_id, candidate.stamp_ms) {
             return refuse(Status::GuardFloor);
+        }
+        if !shard.within_rate(candidate.verifier_id, candidate.per_second, clock.mono) {
+            return refuse(Status::Overloaded);
+        }
+        if candidate.relayed && !shard.within_relayed_rate(candidate.prefix, clock.mono) {
+            return refuse(Status::Overloaded);
         }
         match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {
             Guarded::New => Ok(Redemption::Yes),

@@ -23,6 +23,19 @@ impl Refused {
         Self { status, tag, hint: Hint::None, reason: reason(status) }
     }
 
+    /// The refusal of a request of which the store of the farm cannot be told: another member may accept a copy
+    /// (`docs/spec/asap.md` §7.4). So data that must not be executed twice is not sent again.
+    #[must_use]
+    pub const fn unreported(self) -> Self {
+        if self.is_forged() { self } else { Self { status: Status::Replayed, hint: Hint::None, ..self } }
+    }
+
+    /// Whether the store of the farm was not told: [`Refused::unreported`].
+    #[must_use]
+    pub const fn is_unreported(&self) -> bool {
+        matches!(self.status, Status::Replayed) && !matches!(self.reason, Reason::Replay)
+    }
+
     /// Replaces the reason.
     pub(super) const fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }

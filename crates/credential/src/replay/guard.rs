@@ -57,6 +57,10 @@ pub enum Guarded {
     Ask(JobRequest),
 }
 
+/// The store of a farm is not told of a first flight that is refused: [`ReplayGuard::report`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreported;
+
 /// Remembers the accepted first flights. The shards of a server may share one guard, and a farm may share a
 /// remote one.
 ///
@@ -69,6 +73,16 @@ pub trait ReplayGuard: Send + Sync {
     /// If the stamp is the time of arrival, an id that is refused because of the floor is set too: the client
     /// sends its data by an ordinary handshake, and the stamp of a later copy is above the floor.
     fn test_and_set(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded;
+
+    /// Like [`ReplayGuard::test_and_set`], for a first flight that is refused and whose credential was not verified.
+    /// Anybody can make such ones, so a guard that asks a store does so for a bounded number of them.
+    ///
+    /// # Errors
+    /// When this one is beyond that number. A copy may be accepted by another member of the farm, so the data must not
+    /// be taken by an ordinary handshake, unless the client knows.
+    fn report(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Result<Guarded, Unreported> {
+        Ok(self.test_and_set(id, stamp_ms, now_ms))
+    }
 
     /// The probable answer of [`ReplayGuard::test_and_set`], without a change of the guard. It saves the
     /// verification of requests that were seen before. `New` is no promise.

@@ -1,8 +1,10 @@
 //! A guard that a farm shares. It turns every question into a job for the store.
 
-use super::guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Window, millis};
+use super::guard::{GuardKey, Guarded, ReplayGuard, ReplayId, Unreported, Window, millis};
+use super::reports::Reports;
 use super::time::GuardTime;
 use crate::flight::{FirstFlight, JobRequest};
+use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
@@ -31,6 +33,8 @@ pub struct RemoteGuard {
     window: Window,
     /// This member's time and floor.
     time: GuardTime,
+    /// The bound of reports about credentials that were not verified.
+    reports: Arc<Reports>,
 }
 
 impl RemoteGuard {
@@ -38,10 +42,25 @@ impl RemoteGuard {
     /// agree as well.
     pub const CLOCKS_APART: Duration = Duration::from_secs(1);
 
+    /// The most first flights whose credentials were not verified that the guards of a process report while a report
+    /// matters, which is for [`Window::REQUESTS`] and three times [`RemoteGuard::CLOCKS_APART`].
+    pub const MOST_REPORTS: usize = {
+        let window = Window::REQUESTS;
+        Reports::most_in(window.past.as_secs() + window.future.as_secs() + 3 * Self::CLOCKS_APART.as_secs())
+    };
+
     /// A guard whose ids are hashed with `key`, the same on all members.
     #[must_use]
-    pub const fn new(key: GuardKey, window: Window) -> Self {
-        Self { key, window, time: GuardTime::new(window, 0, 0) }
+    pub fn new(key: GuardKey, window: Window) -> Self {
+        Self { key, window, time: GuardTime::new(window, 0, 0), reports: Arc::new(Reports::new()) }
+    }
+
+    /// A guard for another listener of the process, or for another window. It has the same key, and a time and a floor
+    /// of its own. Both together make no more reports than one ([`ReplayGuard::report`]).
+    #[must_use]
+    pub fn beside(&self, window: Window) -> Self {
+        let (key, reports) = (self.key.clone(), Arc::clone(&self.reports));
+        Self { key, window, time: GuardTime::new(window, 0, 0), reports }
     }
 
     /// Whether stamps are compared with the wall clock. Stamps of arrival come from a clock that only this member
@@ -68,7 +87,18 @@ impl ReplayGuard for RemoteGuard {
             ahead_ms: stamp_ms.saturating_sub(now_ms) as i64 - now_ms.saturating_sub(stamp_ms) as i64,
             reach_ms: millis(self.window.reach()).saturating_add(3 * apart),
             unix_ms: self.compares_clocks().then_some(now_ms),
+            checked: true,
         })
+    }
+
+    fn report(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Result<Guarded, Unreported> {
+        match self.test_and_set(id, stamp_ms, now_ms) {
+            Guarded::Ask(JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, .. }) => {
+                let job = JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, checked: false };
+                self.reports.take(id, now_ms).then_some(Guarded::Ask(job)).ok_or(Unreported)
+            }
+            other => Ok(other),
+        }
     }
 
     /// Checks only this member's own floor, without the store.

@@ -84,7 +84,7 @@ impl SharedStore {
 
     fn answer(&mut self, request: JobRequest, now: Instant) -> JobResult {
         match request {
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, .. } => {
                 let clock = clock_at(now).unix_ms;
                 let keep_ms = unix_ms.map_or(keep_ms, |asked| (asked + keep_ms).saturating_sub(clock));
                 let until = self.seen.entry(key).or_insert(Instant::ZERO);

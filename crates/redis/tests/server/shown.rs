@@ -19,7 +19,7 @@ pub(crate) fn options() -> Options {
 pub(crate) fn guard(id: u32) -> JobRequest {
     let mut key = [0; 16];
     key[..4].copy_from_slice(&id.wrapping_mul(0x9e37_79b1).to_be_bytes());
-    JobRequest::GuardSet { key, keep_ms: 60_000, ahead_ms: 0, reach_ms: REACH, unix_ms: None }
+    JobRequest::GuardSet { key, keep_ms: 60_000, ahead_ms: 0, reach_ms: REACH, unix_ms: None, checked: true }
 }
 
 pub(crate) async fn member(url: &str) -> RedisStore {

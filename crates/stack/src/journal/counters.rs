@@ -51,6 +51,9 @@ pub struct Counters {
     pub armed_answered: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
+    /// Credential blocks that were refused and not reported to the store of the farm, because too many were: their clients
+    /// were told that the request may have run, or got no answer.
+    pub blocks_unreported: u64,
     /// Signatures of first flights verified: two for a certificate not seen before, if it is right.
     pub signatures_verified: u64,
     /// SYN cookies sent.
@@ -192,6 +195,7 @@ impl AddAssign<&Self> for Counters {
             relayed_dropped,
             armed_answered,
             blocks_forged,
+            blocks_unreported,
             signatures_verified,
             syn_cookies_sent,
             syn_cookies_good,
@@ -233,6 +237,7 @@ impl AddAssign<&Self> for Counters {
             (&mut self.relayed_dropped, relayed_dropped),
             (&mut self.armed_answered, armed_answered),
             (&mut self.blocks_forged, blocks_forged),
+            (&mut self.blocks_unreported, blocks_unreported),
             (&mut self.signatures_verified, signatures_verified),
             (&mut self.syn_cookies_sent, syn_cookies_sent),
             (&mut self.syn_cookies_good, syn_cookies_good),

@@ -11,7 +11,9 @@ use crate::server::parked::Parked;
 use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn, policies};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
-use firstflight_credential::{Admission, Grant, JobResult, Place, Policies, Reason, Work, admit, spoil};
+use firstflight_credential::{
+    Admission, Grant, JobResult, Place, Policies, Reason, Unreported, Work, admit, spoil,
+};
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Status;
@@ -92,11 +94,12 @@ impl Server {
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         let room = Room::of(listener, flows, now);
         if room.pressed {
-            self.spoil(flows, syn);
-            return Verdict::Cookie;
+            // A cookie does not say that the request may run elsewhere.
+            let told = self.spoil(flows, syn, false);
+            return if told { Verdict::Cookie } else { Verdict::Dropped(Drop::Unreported) };
         }
         if let Some(reason) = room.full {
-            self.spoil(flows, syn);
+            self.spoil(flows, syn, false);
             return Verdict::Dropped(reason);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
@@ -106,7 +109,7 @@ impl Server {
             if stays && (offered || !segment.payload.is_empty()) {
                 if !self.parked.is_copy(job, segment) {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
-                    self.spoil(flows, syn);
+                    self.spoil(flows, syn, false);
                 }
                 return Verdict::Waits;
             }
@@ -116,7 +119,9 @@ impl Server {
                 return Verdict::Waits;
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
-            self.overtaken(flows, job, now);
+            if !self.overtaken(flows, job, now) {
+                return Verdict::Dropped(Drop::Unreported);
+            }
         }
         let fast_open = segment.options.fast_open();
         let mut first = first_flight(&key, segment, fast_open.as_ref());
@@ -131,10 +136,14 @@ impl Server {
                 Verdict::GoesRound
             }
             Admission::Fallback { reason, grant, tell, refused } => {
-                self.tell(tell);
+                let told = self.tell(tell);
                 self.limited(flows, index, reason);
-                if refused.is_some() {
-                    self.spoil_beside(flows, syn);
+                let refused = match refused {
+                    Some(refused) if !self.spoil_beside(flows, syn) || !told => Some(refused.unreported()),
+                    refused => refused,
+                };
+                if refused.is_some_and(|refused| refused.is_unreported()) {
+                    flows.journal.counters.blocks_unreported += 1;
                 }
                 if refused.is_some_and(|refused| refused.is_forged()) {
                     return Verdict::Forged(refused);
@@ -163,35 +172,43 @@ impl Server {
         None
     }
 
-    /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later.
-    pub(crate) fn spoil(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+    /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later. `checked`: the
+    /// signatures of its credential block are right. False if the store of a farm cannot be told, so that another member
+    /// may accept a copy.
+    pub(crate) fn spoil(&mut self, flows: &mut Flows, syn: &Syn<'_>, checked: bool) -> bool {
         if syn.segment.payload.is_empty() {
-            return;
+            return true;
         }
         let clock = flows.clock_at(syn.now);
-        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
         let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
-        let job = spoil(policies(&listener.config), &first, &clock);
-        self.tell(job);
+        let told = match spoil(policies(&listener.config), &first, &clock, checked) {
+            Ok(job) => self.tell(job),
+            Err(Unreported) => false,
+        };
+        flows.journal.counters.blocks_unreported += u64::from(!told);
+        told
     }
 
     /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
-    /// admit more: a copy may go to another address, or come when this listener is gone.
+    /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
     #[cold]
-    pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+    pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> bool {
         let clock = flows.clock_at(syn.now);
-        let Some(listener) = self.listeners.at(syn.listener) else { return };
+        let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let own = listener.config.asap.as_ref();
         let first = first_flight(&syn.key, syn.segment, None);
         let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
         let policies = self.listeners.policies(syn.key.local_port()).filter(more);
         let jobs: Vec<_> = policies
-            .filter_map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock))
+            .map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock, false))
             .collect();
+        let mut told = true;
         for job in jobs {
-            self.tell(Some(job));
+            told &= job.is_ok_and(|job| self.tell(job));
         }
+        told
     }
 
     /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered
@@ -225,7 +242,7 @@ impl Server {
             && let Some(listener) = self.listeners.find(key)
         {
             let hash = flows.hasher.hash(key);
-            self.spoil(flows, &Syn { listener, key: *key, hash, segment, above: None, now });
+            self.spoil(flows, &Syn { listener, key: *key, hash, segment, above: None, now }, false);
         }
     }
 }
@@ -252,6 +269,10 @@ pub(crate) fn admit_parked(
     match result {
         JobResult::Accept => Verdict::Accepted(Admitted { grant, place, candidate, relayed, followers }),
         JobResult::Repeat => Verdict::Repeat { grant },
+        // A SYN cookie cannot say that the request ran or may run elsewhere.
+        JobResult::Refuse(_) if room.pressed && refused.is_some_and(|r| r.status == Status::Replayed) => {
+            Verdict::Dropped(Drop::Unreported)
+        }
         JobResult::Refuse(_) if room.pressed => Verdict::Cookie,
         JobResult::Refuse(_) if refused.is_some_and(|refused| refused.is_forged()) => {
             Verdict::Forged(refused)

@@ -95,10 +95,13 @@ impl Server {
             Err(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
         };
         if let Some(mut parked) = self.parked.take(id) {
-            if refused.is_some_and(|refused| !refused.is_forged()) {
-                // Its data comes by the ordinary handshake, so no copy may be accepted.
-                self.spoil_parked(flows, &parked, now);
-            }
+            let refused = match refused {
+                // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
+                Some(refused) if !refused.is_forged() && !self.spoil_parked(flows, &parked, true, now) => {
+                    Some(refused.unreported())
+                }
+                refused => refused,
+            };
             parked.candidate = Some(candidate);
             self.resume_with(flows, parked, result, refused, now);
         }

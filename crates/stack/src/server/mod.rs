@@ -35,9 +35,10 @@ use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_credential::asap::{AsapShard, reason};
+use firstflight_credential::asap::{AsapShard, Refused, reason};
 use firstflight_credential::{JobResult, Place, Reason, Serial};
 use firstflight_tcp::CloseReason;
+use firstflight_wire::asap::Status;
 use firstflight_wire::{Instant, SeqNum};
 
 /// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
@@ -186,8 +187,15 @@ impl Server {
             self.quarantine.pop_front();
         }
         while let Some(parked) = self.parked.take_expired(now) {
-            self.spoil_parked(flows, &parked, now);
-            self.resume(flows, parked, JobResult::Refuse(Reason::ParkedTooLong), now);
+            // If the store was asked, it knows of the request in any case.
+            let told = parked.candidate.is_some() || self.spoil_parked(flows, &parked, false, now);
+            let result = JobResult::Refuse(Reason::ParkedTooLong);
+            if told {
+                self.resume(flows, parked, result, now);
+            } else {
+                let refused = parked.refused(Status::Overloaded).map(Refused::unreported);
+                self.resume_with(flows, parked, result, refused, now);
+            }
         }
     }
 

@@ -222,6 +222,15 @@ impl ParkingLot {
         self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
     }
 
+    /// A SYN that its client sent, while its signatures are verified: its listener, its flow and its segment.
+    #[must_use]
+    pub(crate) fn unverified(&self, id: JobId) -> Option<(ListenerId, FlowKey, Vec<u8>)> {
+        let lives = self.entries.lives(id.index, id.generation);
+        let parked = self.entries.get(id.index).filter(|_| lives)?;
+        let waits = parked.tag.is_some() && parked.candidate.is_none() && parked.relayed.is_none();
+        waits.then(|| (parked.listener, parked.key, parked.segment.clone()))
+    }
+
     /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
     pub(crate) fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
         if !self.entries.lives(id.index, id.generation) {
@@ -233,12 +242,14 @@ impl ParkingLot {
         }
     }
 
-    /// Queues a job whose answer is not needed. If nobody takes jobs, it is lost: a one-time cookie then never
-    /// becomes valid.
-    pub(crate) fn tell(&mut self, request: JobRequest) {
-        if self.jobs.len() < self.most_jobs() {
+    /// Queues a job whose answer is not needed. False if nobody takes jobs, so that it is lost: a one-time cookie then
+    /// never becomes valid.
+    pub(crate) fn tell(&mut self, request: JobRequest) -> bool {
+        let has_room = self.jobs.len() < self.most_jobs();
+        if has_room {
             self.jobs.push_back((JobId::NOBODY, request));
         }
+        has_room
     }
 
     /// The job of the SYN parked for `key`, and the SYN's sequence number.

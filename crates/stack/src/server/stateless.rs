@@ -23,8 +23,10 @@ impl Server {
             listener.last_stateless = Some(now);
         }
         // A pending verdict would cause a second answer to the same SYN.
-        if let Some((job, _)) = self.parked.find(&key) {
-            self.overtaken(flows, job, now);
+        if let Some((job, _)) = self.parked.find(&key)
+            && !self.overtaken(flows, job, now)
+        {
+            return flows.journal.drop_packet(Drop::Unreported);
         }
         self.send_cookie(flows, index, key, segment, &OptionBytes::EMPTY, now);
     }

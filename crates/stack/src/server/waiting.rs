@@ -1,6 +1,6 @@
 //! SYNs that wait for a verdict, and what follows them meanwhile.
 
-use crate::event::{Drop, JobId};
+use crate::event::{Drop, JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
@@ -33,8 +33,8 @@ impl Server {
                     None
                 }
                 Work::Verify(candidate) => {
-                    self.spoil(flows, syn);
-                    Some(Refused::new(Status::Overloaded, candidate.tag()))
+                    let refused = Refused::new(Status::Overloaded, candidate.tag());
+                    Some(if self.spoil(flows, syn, false) { refused } else { refused.unreported() })
                 }
                 _ => None,
             };
@@ -91,35 +91,56 @@ impl Server {
         }
     }
 
-    /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted.
-    pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) {
-        if let Some(parked) = self.parked.take(job) {
-            self.spoil_parked(flows, &parked, now);
-            if parked.relayed.is_some() {
-                dropped_relayed(flows);
-            }
+    /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted. False if the
+    /// store of a farm cannot be told: then the SYN still waits, and its data must not come another way before the verdict.
+    #[must_use]
+    pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
+        // A job for a store goes out anyway and rejects copies, but a verification does not.
+        if let Some((listener, key, segment)) = self.parked.unverified(job)
+            && !self.spoil_segment(flows, listener, key, &segment, false, now)
+        {
+            return false;
         }
+        if self.parked.take(job).is_some_and(|parked| parked.relayed.is_some()) {
+            dropped_relayed(flows);
+        }
+        true
     }
 
-    /// Invalidates the first flight of a SYN that is no longer parked. A job for a store goes out anyway and
-    /// rejects copies, but a verification does not.
-    pub(crate) fn spoil_parked(&mut self, flows: &mut Flows, parked: &Parked, now: Instant) {
-        let Ok(segment) = Segment::parse(&parked.segment) else { return };
-        if parked.relayed.is_some() {
-            // The client also sends the same request directly.
-            return;
-        }
-        if self.listeners.get(parked.listener).is_some() && segment.options.asap().is_some() {
-            let listener = parked.listener.index;
-            let hash = flows.hasher.hash(&parked.key);
-            self.spoil(flows, &Syn { listener, key: parked.key, hash, segment: &segment, above: None, now });
-        }
+    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::spoil`].
+    pub(crate) fn spoil_parked(
+        &mut self,
+        flows: &mut Flows,
+        parked: &Parked,
+        checked: bool,
+        now: Instant,
+    ) -> bool {
+        // A front's client also sends the same request directly.
+        parked.relayed.is_some()
+            || self.spoil_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
     }
 
-    pub(crate) fn tell(&mut self, job: Option<JobRequest>) {
-        if let Some(job) = job {
-            self.parked.tell(job);
+    fn spoil_segment(
+        &mut self,
+        flows: &mut Flows,
+        listener: ListenerId,
+        key: FlowKey,
+        segment: &[u8],
+        checked: bool,
+        now: Instant,
+    ) -> bool {
+        let Ok(segment) = Segment::parse(segment) else { return true };
+        if self.listeners.get(listener).is_none() || segment.options.asap().is_none() {
+            return true;
         }
+        let hash = flows.hasher.hash(&key);
+        let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
+        self.spoil(flows, &syn, checked)
+    }
+
+    /// False if the job is lost.
+    pub(crate) fn tell(&mut self, job: Option<JobRequest>) -> bool {
+        job.is_none_or(|job| self.parked.tell(job))
     }
 
     /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is

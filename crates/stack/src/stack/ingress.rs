@@ -291,7 +291,10 @@ impl Stack {
         {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
             // later spoofed the RST.
-            return self.server.overtaken(&mut self.flows, job, now);
+            if !self.server.overtaken(&mut self.flows, job, now) {
+                self.flows.journal.drop_packet(Drop::Unreported);
+            }
+            return;
         }
         let only_syn =
             segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK.union(Flags::RST));

@@ -36,6 +36,35 @@ fn a_stamp_of_the_past_is_told_as_one() {
     assert_eq!(asked(Window::REQUESTS, STAMP - 3_000), (64_000, 3_000, reach, Some(STAMP - 3_000)));
 }
 
+/// Guards of one process share the bound, and each has a floor of its own.
+#[test]
+fn reports_are_few_and_questions_are_not() {
+    let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+    let beside = guard.beside(Window::REQUESTS);
+    let id = |n: u32| guard.id_of(IpAddr::from(n.to_be_bytes()), b"request");
+    let reported = (0..10_000).filter(|n| {
+        let guard = if n % 2 == 0 { &guard } else { &beside };
+        match guard.report(id(*n), STAMP, STAMP) {
+            Ok(Guarded::Ask(JobRequest::GuardSet { checked, .. })) => !checked,
+            Err(Unreported) => false,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(reported.count(), 256);
+    let asks = |n: &u32| {
+        matches!(
+            guard.test_and_set(id(*n), STAMP, STAMP),
+            Guarded::Ask(JobRequest::GuardSet { checked: true, .. })
+        )
+    };
+    assert_eq!((0..10_000).filter(asks).count(), 10_000);
+    // What no member accepts needs no report.
+    assert_eq!(guard.report(id(1), STAMP, STAMP + 60_000), Ok(Guarded::Floor));
+    beside.raise_floor(STAMP);
+    assert_eq!(beside.look_up(id(1), STAMP, STAMP), Guarded::Floor);
+    assert_eq!(guard.look_up(id(1), STAMP, STAMP), Guarded::New);
+}
+
 /// The time of arrival comes from the member's own clock.
 #[test]
 fn a_stamp_of_arrival_needs_no_clock() {

@@ -97,7 +97,7 @@ impl State {
 
     fn answer(&mut self, request: JobRequest, now: Instant) -> Result<JobResult, StoreError> {
         let refused = match request {
-            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms } => {
+            JobRequest::GuardSet { key, keep_ms, ahead_ms, reach_ms, unix_ms, .. } => {
                 let longer = unix_ms.map_or(0, |unix_ms| self.compare(unix_ms, reach_ms, now));
                 let keep = Duration::from_millis(keep_ms.saturating_add_signed(longer));
                 let age_ms = (now - self.since).as_millis() as i64;

@@ -14,6 +14,7 @@ fn guard(id: u8) -> JobRequest {
         ahead_ms: 0,
         reach_ms: NETWORK_MS,
         unix_ms: None,
+        checked: true,
     }
 }
 
@@ -73,6 +74,7 @@ async fn a_memory_that_begins_is_closed_as_long_as_copies_can_come() {
         ahead_ms,
         reach_ms: 10_000,
         unix_ms: Some(1_800_000_000_000),
+        checked: true,
     };
     store.restart();
     assert_eq!(refused(&store, signed(9, 10_001)).await, None);
@@ -118,6 +120,7 @@ async fn a_new_memory_takes_no_older_stamp() {
         ahead_ms,
         reach_ms: 13_000,
         unix_ms: Some(unix_ms),
+        checked: true,
     };
     pass(20_000).await;
     assert_eq!(refused(&store, signed(0, 1_800_000_000_000)).await, None);
