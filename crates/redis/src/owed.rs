@@ -4,57 +4,122 @@
 //! a SYN must not be accepted when the store is back, so the member reports these questions before it asks
 //! anything else.
 
-use firstflight::credential::JobRequest;
+use crate::known::{Name, name};
+use firstflight::credential::{JobRequest, RemoteGuard};
+use std::collections::{HashSet, VecDeque};
 
 /// The most questions kept. If there are more, a new memory begins instead, in which nothing from before is
 /// valid.
 const MOST: usize = 16_384;
 
 /// The most for each of many memories.
-pub(crate) const MOST_OF_MANY: usize = 256;
+const MOST_OF_MANY: usize = 256;
+
+/// The most of a whole store's unchecked questions that are kept for one of 1,024 memories: their ids are spread evenly.
+const MOST_UNCHECKED_OF_MANY: usize = 128;
 
 /// The questions that the store has not received, bounded.
 #[derive(Debug, Clone)]
 pub(crate) struct Owed {
-    most: usize,
-    requests: Vec<JobRequest>,
-    /// How many questions were reported or dropped before the first of `requests`.
-    settled: u64,
+    checked: List,
+    /// Those about first flights whose credentials were not verified. Anybody can cause them, so they begin no new memory.
+    /// There is room for all that a member makes while they matter ([`RemoteGuard::MOST_REPORTS`]), and the oldest make room.
+    unchecked: List,
     /// How often there were too many and all were dropped.
     dropped: u64,
     /// For how many of these times a new memory has begun.
     begun: u64,
 }
 
+/// Questions in the order in which they came, each once.
+#[derive(Debug, Clone)]
+struct List {
+    most: usize,
+    requests: VecDeque<JobRequest>,
+    names: HashSet<Name>,
+    /// How many questions were reported or dropped before the first of `requests`.
+    settled: u64,
+}
+
+impl List {
+    fn with_room(most: usize) -> Self {
+        Self { most, requests: VecDeque::new(), names: HashSet::new(), settled: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.requests.len() >= self.most
+    }
+
+    fn holds(&self, name: &Name) -> bool {
+        self.names.contains(name)
+    }
+
+    fn add(&mut self, name: Name, request: JobRequest) {
+        if self.names.insert(name) {
+            self.requests.push_back(request);
+        }
+    }
+
+    /// The first `count` are not owed any more.
+    fn forget(&mut self, count: usize) {
+        for request in self.requests.drain(..count.min(self.requests.len())) {
+            self.settled += 1;
+            if let Some(name) = name(&request) {
+                self.names.remove(&name);
+            }
+        }
+    }
+
+    /// The questions in `told`, an earlier copy of this list, were reported.
+    fn settle(&mut self, told: &Self) {
+        // Some may have been dropped in the meantime, or another task may have reported the same ones.
+        let end = told.settled + told.requests.len() as u64;
+        self.forget(end.saturating_sub(self.settled) as usize);
+    }
+}
+
 impl Default for Owed {
     fn default() -> Self {
-        Self::with_room(MOST)
+        Self::with_rooms(MOST, RemoteGuard::MOST_REPORTS)
     }
 }
 
 impl Owed {
-    /// Keeps at most this many.
-    pub(crate) const fn with_room(most: usize) -> Self {
-        Self { most, requests: Vec::new(), settled: 0, dropped: 0, begun: 0 }
+    /// For one of many memories.
+    pub(crate) fn of_many() -> Self {
+        Self::with_rooms(MOST_OF_MANY, MOST_UNCHECKED_OF_MANY)
+    }
+
+    fn with_rooms(checked: usize, unchecked: usize) -> Self {
+        Self {
+            checked: List::with_room(checked),
+            unchecked: List::with_room(unchecked),
+            dropped: 0,
+            begun: 0,
+        }
     }
 
     /// How many are kept at most.
     pub(crate) const fn most(&self) -> usize {
-        self.most
+        self.checked.most
     }
 
-    /// Remembers a question, if it must be reported later.
+    /// Remembers a question, if it must be reported later. The same question is remembered once: an attacker can repeat
+    /// what it recorded.
     pub(crate) fn add(&mut self, request: JobRequest) {
-        if !matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. }) {
-            return;
+        let Some(name) = name(&request) else { return };
+        if let JobRequest::GuardSet { checked: false, .. } = request {
+            if self.unchecked.is_full() && !self.unchecked.holds(&name) {
+                self.unchecked.forget(1);
+            }
+            return self.unchecked.add(name, request);
         }
-        if self.requests.len() >= self.most {
-            self.settled += self.requests.len() as u64;
-            self.requests.clear();
+        if self.checked.is_full() && !self.checked.holds(&name) {
+            self.checked.forget(usize::MAX);
             self.dropped += 1;
         }
         // Keep this one even if there were too many, because the new memory may not know of it.
-        self.requests.push(request);
+        self.checked.add(name, request);
     }
 
     /// Whether there were more than could be kept, and no new memory has begun for that yet.
@@ -63,38 +128,26 @@ impl Owed {
     }
 
     /// Whether nothing must be reported.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.requests.is_empty() && !self.is_too_many()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.checked.requests.is_empty() && self.unchecked.requests.is_empty() && !self.is_too_many()
     }
 
     /// Whether `request` asks for an id or a cookie that is still to be reported as used.
     pub(crate) fn holds(&self, request: &JobRequest) -> bool {
-        let used_up = matches!(request, JobRequest::GuardSet { .. } | JobRequest::Redeem { .. });
-        used_up && (self.is_too_many() || self.requests.iter().any(|owed| is_same(owed, request)))
+        let is_owed = |name| self.is_too_many() || self.checked.holds(&name) || self.unchecked.holds(&name);
+        name(request).is_some_and(is_owed)
     }
 
-    pub(crate) fn requests(&self) -> &[JobRequest] {
-        &self.requests
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &JobRequest> {
+        self.checked.requests.iter().chain(&self.unchecked.requests)
     }
 
     /// The questions in `told`, an earlier copy of this value, were reported. If they were too many, a new
     /// memory has begun.
     pub(crate) fn settle(&mut self, told: &Self) {
         self.begun = self.begun.max(told.dropped);
-        // Some may have been dropped in the meantime, or another task may have reported the same ones.
-        let end = told.settled + told.requests.len() as u64;
-        let told = end.saturating_sub(self.settled).min(self.requests.len() as u64);
-        self.requests.drain(..told as usize);
-        self.settled += told;
-    }
-}
-
-/// Whether both ask for the same id or cookie, whatever their times.
-fn is_same(one: &JobRequest, two: &JobRequest) -> bool {
-    match (one, two) {
-        (JobRequest::GuardSet { key: one, .. }, JobRequest::GuardSet { key: two, .. }) => one == two,
-        (JobRequest::Redeem { serial: one, .. }, JobRequest::Redeem { serial: two, .. }) => one == two,
-        _ => false,
+        self.checked.settle(&told.checked);
+        self.unchecked.settle(&told.unchecked);
     }
 }
 
@@ -117,10 +170,10 @@ mod tests {
         let told = owed.clone();
         owed.add(redeem(2));
         owed.settle(&told);
-        assert_eq!(owed.requests(), [redeem(2)]);
+        assert_eq!(owed.requests().collect::<Vec<_>>(), [&redeem(2)]);
         // A second report of the same questions removes nothing more.
         owed.settle(&told);
-        assert_eq!(owed.requests(), [redeem(2)]);
+        assert_eq!(owed.requests().collect::<Vec<_>>(), [&redeem(2)]);
     }
 
     #[test]
@@ -128,7 +181,7 @@ mod tests {
         let mut owed = Owed::default();
         for counter in 1..=2 * MOST as u64 {
             owed.add(redeem(counter));
-            assert!(owed.requests().len() <= MOST);
+            assert!(owed.requests().count() <= MOST);
         }
         assert!(owed.is_too_many() && owed.holds(&redeem(1)));
         let told = owed.clone();
@@ -139,6 +192,39 @@ mod tests {
         (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
         owed.settle(&told);
         assert!(owed.is_too_many());
+    }
+
+    /// Blocks that nobody signed, as many as once made a farm begin a new memory.
+    #[test]
+    fn a_flood_of_strangers_begins_no_new_memory() {
+        let guard_set = |n: u32, checked| {
+            let key = [[0; 12].as_slice(), &n.to_be_bytes()].concat().try_into().unwrap();
+            JobRequest::GuardSet { key, keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: Some(1), checked }
+        };
+        for mut owed in [Owed::default(), Owed::of_many()] {
+            owed.add(guard_set(7, true));
+            (0..113_800).for_each(|n| owed.add(guard_set(n, false)));
+            assert!(!owed.is_too_many());
+            assert!(owed.requests().count() <= 1 + RemoteGuard::MOST_REPORTS);
+            // The newest ones, and what a client with a certificate asked.
+            assert!(owed.holds(&guard_set(113_799, false)) && owed.holds(&guard_set(113_750, true)));
+            assert!(owed.holds(&guard_set(7, true)) && !owed.holds(&guard_set(8, false)));
+            // Told are those that were there.
+            let told = owed.clone();
+            owed.add(guard_set(113_800, false));
+            owed.settle(&told);
+            assert_eq!(owed.requests().collect::<Vec<_>>(), [&guard_set(113_800, false)]);
+        }
+        assert_eq!(RemoteGuard::MOST_REPORTS, 14_856);
+    }
+
+    /// A recorded first flight that comes again and again.
+    #[test]
+    fn the_same_question_is_owed_once() {
+        let mut owed = Owed::default();
+        (0..2 * MOST).for_each(|_| owed.add(redeem(1)));
+        assert_eq!(owed.requests().count(), 1);
+        assert!(!owed.is_too_many());
     }
 
     /// A first flight that was refused after a new memory began must not be accepted in the new memory
@@ -153,6 +239,6 @@ mod tests {
         owed.settle(&told);
         assert!(!owed.is_too_many());
         assert!(owed.holds(&late), "a copy of this one would be accepted");
-        assert_eq!(owed.requests(), [late]);
+        assert_eq!(owed.requests().collect::<Vec<_>>(), [&late]);
     }
 }

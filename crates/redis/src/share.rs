@@ -10,7 +10,6 @@ use crate::error::Failure;
 use crate::known::{self, Known};
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
-use crate::owed::MOST_OF_MANY;
 use crate::owed::Owed;
 use crate::question::Question;
 use crate::quorum::{BEAT, LEASE};
@@ -92,7 +91,7 @@ impl Share {
     pub(crate) fn new(source: Source, scope: String, options: Arc<Options>, past: Past) -> Self {
         let mut state = State { past, ..State::default() };
         if matches!(source, Source::Cell(..)) {
-            state.owed = Owed::with_room(MOST_OF_MANY);
+            state.owed = Owed::of_many();
             state.known = Known::with_room(known::MOST_OF_MANY);
         }
         Self { source, scope, options, state: Mutex::new(state) }
@@ -379,7 +378,7 @@ impl Share {
 
     /// Reports to the store the questions that could not be asked.
     async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
-        let questions = owed.requests().iter().filter_map(|&request| self.question(request, connection));
+        let questions = owed.requests().filter_map(|&request| self.question(request, connection));
         connection.tell(questions.map(|question| question.command)).await?;
         self.lock().owed.settle(&owed);
         Ok(())
@@ -427,7 +426,7 @@ impl Share {
 impl State {
     /// Whether something is owed that can be reported on the current connection. While a task is connecting, that task
     /// reports it.
-    const fn can_settle(&self) -> bool {
+    fn can_settle(&self) -> bool {
         self.connection.is_some() && !self.connecting && !self.owed.is_empty()
     }
 

@@ -8,7 +8,7 @@ use crate::known::{self, Known};
 use crate::map::Map;
 use crate::memory::{Identity, Memories};
 use crate::node::{Reply, check, process};
-use crate::owed::{MOST_OF_MANY, Owed};
+use crate::owed::Owed;
 use crate::question::Question;
 use crate::quorum::{LEASE, Quorum};
 use firstflight::credential::{Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard};
@@ -41,7 +41,7 @@ impl Place {
     fn new() -> Self {
         Self {
             memories: Memories::default(),
-            owed: Owed::with_room(MOST_OF_MANY),
+            owed: Owed::of_many(),
             known: Known::with_room(known::MOST_OF_MANY),
             connection: None,
             retry_at: 0,
