@@ -1,6 +1,7 @@
 //! A memory at a server, and how it is asked.
 
 use crate::error::Failure;
+use crate::farm_keys::KeysFingerprint;
 use crate::memory::Identity;
 use crate::node::{Node, Reply, millis, set};
 use redis::{Cmd, FromRedisValue};
@@ -80,6 +81,25 @@ impl Connection {
             connection.is_fresh = true;
         }
         Ok(connection)
+    }
+
+    /// Whether the other members of the farm have these keys. The first member says which they are.
+    pub(crate) async fn agree(&self, keys: KeysFingerprint) -> Result<(), Failure> {
+        let key = format!("{}:keys", self.names.scope);
+        let (_, found): (Option<String>, Option<String>) = redis::pipe()
+            .atomic()
+            .cmd("SET")
+            .arg(&key)
+            .arg(keys.to_string())
+            .arg("NX")
+            .cmd("GET")
+            .arg(&key)
+            .query_async(&mut self.node.link.clone())
+            .await?;
+        match found {
+            Some(found) if found != keys.to_string() => Err(Failure::OtherKeys(found, keys)),
+            _ => Ok(()),
+        }
     }
 
     /// Begins a new memory in the same process: nothing from before is valid for any member of the farm.

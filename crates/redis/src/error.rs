@@ -1,5 +1,6 @@
 //! What can go wrong with Redis, and which party is at fault.
 
+use crate::farm_keys::KeysFingerprint;
 use firstflight::StoreError;
 use firstflight_files::ReadError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -29,6 +30,9 @@ pub enum ConnectError {
     /// Redis evicts keys when its memory is full. Holds its `maxmemory-policy`.
     #[error("Redis has maxmemory-policy {0} and may forget what was seen: set it to noeviction")]
     Evicts(String),
+    /// Other members have other keys. Holds what they are called, and what this member's are.
+    #[error("{0}")]
+    Keys(String),
     /// The file of [`Options::state`](crate::Options::state) cannot be used.
     #[error("the state file {0}: {1}")]
     State(PathBuf, StateError),
@@ -43,7 +47,7 @@ impl ConnectError {
             Self::Refused(_) | Self::Evicts(_) | Self::Replicas(_) => true,
             Self::State(_, error) => error.may_pass(),
             Self::Access(error) => error.may_pass(),
-            Self::Url(_) => false,
+            Self::Url(_) | Self::Keys(_) => false,
         }
     }
 }
@@ -148,13 +152,18 @@ pub(crate) enum Failure {
     MoreReplicas(usize),
     #[error("the replicas have confirmed nothing new: the master may have been replaced")]
     NoLease,
+    /// The fingerprints of the keys that the store knows, and of this member's.
+    #[error(
+        "another member has other farm keys ({0}, these are {1}), so neither would know what the other took: give all members          the same file; to change the keys of a farm, change the prefix of its keys in the store, too"
+    )]
+    OtherKeys(String, KeysFingerprint),
 }
 
 impl Failure {
     pub(crate) fn as_store_error(&self) -> StoreError {
         match self {
             Self::TimedOut => StoreError::TimedOut,
-            Self::Evicts(_) => StoreError::Unfit,
+            Self::Evicts(_) | Self::OtherKeys(..) => StoreError::Unfit,
             _ => StoreError::Unreachable,
         }
     }
@@ -173,6 +182,7 @@ impl Failure {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Access(_) | Self::Evicts(_) | Self::Replica | Self::NoInfo | Self::NoMaster => true,
+            Self::OtherKeys(..) => true,
             Self::FewReplicas { .. } | Self::MoreReplicas(_) | Self::Migrates | Self::NoMap => true,
             Self::Redis(_)
             | Self::TimedOut
@@ -190,6 +200,7 @@ impl Failure {
             Self::Evicts(policy) => Ok(ConnectError::Evicts(policy)),
             Self::Access(error) => Ok(ConnectError::Access(error)),
             Self::FewReplicas { .. } | Self::Migrates => Ok(ConnectError::Replicas(self.to_string())),
+            Self::OtherKeys(..) => Ok(ConnectError::Keys(self.to_string())),
             Self::Redis(error) => match error.kind() {
                 ErrorKind::AuthenticationFailed
                 | ErrorKind::InvalidClientConfig

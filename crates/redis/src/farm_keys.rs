@@ -1,8 +1,9 @@
 //! The keys that the members of a farm share, in a file.
 
-use firstflight::credential::{GuardKey, RemoteGuard, Window};
+use firstflight::credential::{GuardKey, RemoteGuard, ReplayGuard, Window};
 use firstflight_files::{ReadError, from_hex, read_secret};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -30,9 +31,23 @@ impl FarmKeysError {
 }
 
 /// What the members of a farm share with each other: the keys of one-time cookies, and of the guard that asks the store.
+///
+/// A process reads them once. Then its guards together report no more than one of them may
+/// ([`RemoteGuard::beside`](firstflight::credential::RemoteGuard::beside)).
 pub struct FarmKeys {
     one_time: Zeroizing<[u8; 32]>,
-    guard: Zeroizing<[u8; 16]>,
+    guard: RemoteGuard,
+}
+
+/// Names the guard's key of a farm, and says nothing about it. Members with other keys share nothing, so a store refuses
+/// them: [`Options::keys`](crate::Options::keys).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeysFingerprint(u64);
+
+impl fmt::Display for KeysFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 impl FarmKeys {
@@ -47,7 +62,9 @@ impl FarmKeys {
         })?;
         let keys = || {
             let (one_time, guard) = text.trim().split_at_checked(64)?;
-            Some(Self { one_time: from_hex(one_time)?, guard: from_hex(guard)? })
+            let guard: Zeroizing<[u8; 16]> = from_hex(guard)?;
+            let guard = RemoteGuard::new(GuardKey::from_bytes(*guard), Window::NETWORK);
+            Some(Self { one_time: from_hex(one_time)?, guard })
         };
         keys().ok_or(FarmKeysError::Malformed)
     }
@@ -61,7 +78,22 @@ impl FarmKeys {
     /// The guard that refuses a first flight which any member has taken within two minutes.
     #[must_use]
     pub fn guard(&self) -> RemoteGuard {
-        RemoteGuard::new(GuardKey::from_bytes(*self.guard), Window::NETWORK)
+        self.guard.beside(Window::NETWORK)
+    }
+
+    /// The guard that refuses a request with a certificate which any member has taken. Each listener has one of its own,
+    /// because each has a floor of its own.
+    #[must_use]
+    pub fn request_guard(&self) -> RemoteGuard {
+        self.guard.beside(Window::REQUESTS)
+    }
+
+    /// What members of one farm have in common.
+    #[must_use]
+    pub fn fingerprint(&self) -> KeysFingerprint {
+        // A hash of 64 of the 128 bits that ids have. Ids are hashes of longer texts.
+        let id = self.guard.id_of(IpAddr::V4(Ipv4Addr::UNSPECIFIED), b"fingerprint");
+        KeysFingerprint(id.id as u64)
     }
 }
 
@@ -90,6 +122,9 @@ mod tests {
         let keys = put(&digits, 0o600).unwrap();
         assert_eq!(*keys.one_time(), [0xab; 32]);
         assert!(!format!("{keys:?}").contains("ab"));
+        assert_eq!(put(&digits, 0o600).unwrap().fingerprint(), keys.fingerprint());
+        let other = put(&digits.replace("0c", "0d"), 0o600).unwrap();
+        assert_ne!(other.fingerprint(), keys.fingerprint());
         assert!(matches!(put(&digits, 0o644), Err(FarmKeysError::Unreadable(_))));
         for wrong in ["", "ab", &digits.replace('c', "g"), &digits.repeat(50)] {
             assert!(matches!(put(wrong, 0o600), Err(FarmKeysError::Malformed)), "{wrong}");

@@ -3,7 +3,7 @@
 //! A first flight that one server accepted is not accepted by another, and a one-time cookie that one server
 //! granted is valid once at any of them. All members of a farm have the same keys
 //! ([`GuardKey`](firstflight::credential::GuardKey), [`OneTimeKeys`](firstflight::credential::OneTimeKeys)),
-//! the same [`Options::prefix`], and issuer numbers of their own.
+//! the same [`Options::prefix`], and issuer numbers of their own. Members with other keys are refused ([`Options::keys`]).
 //!
 //! # When Redis forgets
 //! A Redis that restarts, is emptied or is replaced by a replica may have lost what it acknowledged
@@ -86,7 +86,7 @@ mod share;
 pub use address::{has_password, has_tls};
 pub use dial::Access;
 pub use error::{AccessError, ConnectError, StateError};
-pub use farm_keys::{FarmKeys, FarmKeysError};
+pub use farm_keys::{FarmKeys, FarmKeysError, KeysFingerprint};
 pub use sessions::RedisSessions;
 
 use address::{Address, Target};
@@ -130,10 +130,13 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Files with the user, the password and the certificates.
     pub access: Access,
+    /// Names the keys of the farm. The first member leaves it in the store, and members with other keys, with which they
+    /// would share nothing, are refused. `None`: nothing is compared.
+    pub keys: Option<KeysFingerprint>,
 }
 
 impl Default for Options {
-    /// `firstflight`, a day, 18 ms, no files.
+    /// `firstflight`, a day, 18 ms, no files, no keys.
     fn default() -> Self {
         Self {
             prefix: "firstflight".to_owned(),
@@ -141,6 +144,7 @@ impl Default for Options {
             within: Duration::from_millis(18),
             state: None,
             access: Access::default(),
+            keys: None,
         }
     }
 }
@@ -309,12 +313,18 @@ async fn shares(
             let mut connecting = JoinSet::new();
             for share in shares.all().map(Arc::clone) {
                 connecting.spawn(async move {
-                    if let Err(failure) = share.attempt().await {
-                        share.lost(None, &failure);
+                    let failure = share.attempt().await.err()?;
+                    if let Failure::OtherKeys(..) = failure {
+                        return Some(failure);
                     }
+                    share.lost(None, &failure);
+                    None
                 });
             }
-            connecting.join_all().await;
+            let others = connecting.join_all().await.into_iter().flatten().next();
+            if let Some(Ok(mistake)) = others.map(Failure::into_mistake) {
+                return Err(mistake);
+            }
             tokio::spawn(look_after(shares.all().map(Arc::downgrade).collect()));
             return Ok(shares);
         }

@@ -359,6 +359,10 @@ impl Share {
 
     async fn open(&self) -> Result<Connection, Failure> {
         let mut connection = Connection::meet(self.find().await?, &self.scope, self.source.overlap()).await?;
+        if let Some(keys) = self.options.keys {
+            // First of all: a member with other keys begins no new memory.
+            connection.agree(keys).await?;
+        }
         let (owed, past) = {
             let state = self.lock();
             (state.owed.clone(), state.past.clone())

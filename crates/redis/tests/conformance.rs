@@ -45,7 +45,7 @@ impl Store {
         let prefix = format!("firstflight-conformance-{:016x}", getrandom::u64().unwrap());
         let hour = Duration::from_secs(3600);
         let within = Duration::from_secs(10);
-        let options = Options { prefix, cookie_lifetime: hour, within, access, state: None };
+        let options = Options { prefix, cookie_lifetime: hour, within, access, state: None, keys: None };
         Some(Self { url, options, _own: own })
     }
 

@@ -6,8 +6,9 @@ use crate::server::Redis;
 use crate::server::farm::{Farm, ask, member, options, runtime};
 use firstflight::SharedStore;
 use firstflight::credential::{JobRequest, Reason};
-use firstflight_redis::{ConnectError, RedisStore, StateError};
+use firstflight_redis::{ConnectError, FarmKeys, Options, RedisStore, StateError};
 use nix::sys::signal::Signal;
+use std::os::unix::fs::PermissionsExt;
 
 /// The data of the refused first flight came by the ordinary handshake. A copy of its SYN is not accepted afterwards,
 /// although the member that refused it has forgotten that.
@@ -112,6 +113,36 @@ fn a_start_that_redis_refuses_costs_nobody_a_cookie() {
     farm.redis.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let _store = first.block_on(member(&farm.redis, Some(&farm.path)));
     assert_eq!(farm.other(redeem(2)), ACCEPTED);
+}
+
+/// Members with other keys would share nothing. They are refused before they change anything for the others.
+#[test]
+fn a_member_with_other_keys_is_refused_and_costs_nobody_a_cookie() {
+    let Some(farm) = Farm::start() else { return };
+    let keys = |digit: &str| {
+        let path = farm.redis.file(&format!("keys{digit}"));
+        std::fs::write(&path, digit.repeat(96)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        Some(FarmKeys::read(&path).unwrap().fingerprint())
+    };
+    let runtime = runtime();
+    let connect = |name: &str, digit: &str| {
+        let with = Options { keys: keys(digit), ..options(Some(&farm.redis.file(name))) };
+        runtime.block_on(RedisStore::connect(&farm.redis.url(), with))
+    };
+    let first = connect("first", "a").unwrap();
+    assert!(first.is_connected());
+    // A first start begins a new memory, so the others get new cookies.
+    assert_eq!(farm.other(activate(2)), ACCEPTED);
+    let refused = connect("second", "b").unwrap_err();
+    assert!(matches!(refused, ConnectError::Keys(_)) && !refused.may_pass(), "{refused}");
+    let names = [keys("a"), keys("b")].map(|keys| keys.unwrap().to_string());
+    assert!(names.iter().all(|name| refused.to_string().contains(name)), "{refused}");
+    assert_eq!(farm.other(redeem(2)), ACCEPTED, "no new memory has begun");
+    // Those with the same keys join, also after Redis has lost everything.
+    connect("third", "a").unwrap();
+    farm.redis.cli(&["FLUSHALL"]);
+    connect("fourth", "b").unwrap();
 }
 
 #[tokio::test]
