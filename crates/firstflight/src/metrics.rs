@@ -156,7 +156,7 @@ struct Count {
     says: &'static str,
 }
 
-fn counts(counters: &Counters) -> [Count; 21] {
+fn counts(counters: &Counters) -> [Count; 22] {
     let plain = |name, value, says| Count { name, label: None, value, says };
     let labelled = |name, label, value, says| Count { name, label: Some(label), value, says };
     let (opened, packets) = ("firstflight_connections_opened_total", "firstflight_packets_total");

@@ -3,7 +3,7 @@
 use super::policies::{self, Policies};
 use super::{Server, fronts, inherited, udp};
 use crate::credential::asap::{AsapPolicy, TrustStore};
-use crate::credential::{KeyRing, OneTimeCookies, Quarantine, Replays};
+use crate::credential::{KeyRing, OneTimeCookies, Quarantine, ReplayGuard, Replays};
 use crate::endpoint::Endpoint;
 use crate::kernel::listen::report;
 use crate::store::SharedStore;
@@ -178,6 +178,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Remembers requests with certificates by `guard`, in place of a table of the server's own. With a
+    /// [`RemoteGuard`](crate::credential::RemoteGuard) of [`Window::REQUESTS`](crate::credential::Window::REQUESTS) and the same
+    /// [store](Self::store) all members of a farm know what each of them took. Each server needs one of its own
+    /// ([`RemoteGuard::beside`](crate::credential::RemoteGuard::beside)): for ten seconds from now on it refuses, as with a table.
+    /// Servers of one name must trust the same verifiers.
+    pub fn request_guard(mut self, guard: Arc<dyn ReplayGuard>) -> Self {
+        self.first_flights.request_guard = Some(policies::RequestGuard(guard));
+        self
+    }
+
     /// Says that no server of these names has run within the last two minutes: certificates are taken at once.
     pub const fn first_start(mut self, first_start: bool) -> Self {
         self.first_flights.first_start = first_start;
@@ -240,7 +250,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     /// When there is no address, an address cannot be used, an identity is not a host name, or the system has no random
-    /// numbers. When the server is a verifier, and does not serve UDP or trusts another key with the same id.
+    /// numbers. When the server is a verifier, and does not serve UDP or trusts another key with the same id. When there is a
+    /// guard for requests, and certificates are not taken, or other servers do not know what this one took.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.

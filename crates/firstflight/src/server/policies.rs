@@ -5,11 +5,13 @@ use crate::ListenConfig;
 use crate::client::{Authority, Host};
 use crate::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore};
 use crate::credential::{
-    FastOpenPolicy, KeyRing, OneTimeCookies, PendingLimit, Quarantine, ReplayTable, Replays, Scheme, Window,
+    FastOpenPolicy, KeyRing, OneTimeCookies, PendingLimit, Quarantine, ReplayGuard, ReplayTable, Replays,
+    Scheme, Window,
 };
 use crate::endpoint::Endpoint;
 use crate::listener::Listener;
 use crate::own_verifier::OwnVerifier;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -34,7 +36,19 @@ pub(crate) struct Settings {
     pub quarantine: Option<Quarantine>,
     pub one_time: Option<Arc<OneTimeCookies>>,
     pub per_site: bool,
+    /// What remembers requests with certificates, if not a table of the server's own.
+    pub request_guard: Option<RequestGuard>,
     pub first_start: bool,
+}
+
+/// What remembers requests with certificates.
+#[derive(Clone)]
+pub(crate) struct RequestGuard(pub Arc<dyn ReplayGuard>);
+
+impl fmt::Debug for RequestGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestGuard").finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -83,6 +97,12 @@ impl Policies {
             }
             (None, None) => None,
         };
+        let own_policy = settings.policy.is_some() || listen_says;
+        if settings.request_guard.is_some() && (asap.is_none() || own_policy) {
+            let text = "request_guard has no effect: it is for certificates that trust or a verifier makes the server take, and \
+                        a policy of its own has its guard";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         Ok(Self { listen: settings.listen.clone(), fast_open, asap })
     }
 
@@ -103,19 +123,34 @@ fn policy(
     pending: &Arc<PendingLimit>,
 ) -> io::Result<AsapPolicy> {
     let members = settings.verifier.as_ref().map_or(NonZeroU16::MIN, OwnVerifier::members);
-    if members > NonZeroU16::MIN && !settings.per_site {
-        // The guard is this server's own.
-        let text = "members of a farm do not know which requests with certificates the others took: set per_site, or give a \
-                    policy whose guard they share";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    let is_shared = settings.request_guard.as_ref().is_some_and(|guard| guard.0.needs_store());
+    let wrong = |text| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if is_shared && settings.per_site {
+        return wrong(
+            "request_guard is one that servers share, and per_site says that they share none: leave one of them out",
+        );
     }
-    // It does not know what was taken before it began.
+    if members > NonZeroU16::MIN && !settings.per_site && !is_shared {
+        return wrong(
+            "members of a farm do not know which requests with certificates the others took: set per_site, or give \
+             request_guard one that they share",
+        );
+    }
+    // The listener does not know what was refused before it began, here or at another one.
     let began = crate::unix_ms().saturating_sub(if settings.first_start { FORGOTTEN_MS } else { 0 });
-    let guard = ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began);
+    let guard = match &settings.request_guard {
+        Some(RequestGuard(guard)) => {
+            guard.raise_floor(began.saturating_add(Window::REQUESTS.future.as_millis() as u64));
+            Arc::clone(guard)
+        }
+        None => {
+            Arc::new(ReplayTable::new(crate::random_guard_key()?, Window::REQUESTS, REQUEST_MEMORY, began))
+        }
+    };
     Ok(AsapPolicy {
         trust: Arc::clone(trust),
         identities: identities.into(),
-        guard: Arc::new(guard),
+        guard,
         domain: if settings.per_site { GuardDomain::Site } else { GuardDomain::All },
         pending: Arc::clone(pending),
         relayed: None,

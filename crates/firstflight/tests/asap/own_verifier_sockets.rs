@@ -3,11 +3,11 @@
 
 use super::site::{NETWORK, REQUEST, answer, ready, safely, serve};
 use crate::namespace::in_namespace;
-use firstflight::credential::Outcome;
 use firstflight::credential::asap::{PrivateKey, TrustStore, Trusted};
+use firstflight::credential::{GuardKey, Guarded, Outcome, RemoteGuard, ReplayGuard, Window};
 use firstflight::record::Published;
 use firstflight::verifier::{Config, Issuer, IssuerAddress, Patience, Wanted, obtain};
-use firstflight::{Authority, Client, OwnVerifier, Server, Way};
+use firstflight::{Authority, Client, MemoryStore, OwnVerifier, Server, Way};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -115,5 +115,54 @@ fn members_of_a_farm_say_that_they_do_not_know_of_each_other() {
         let error = of(2, false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("set per_site"), "{error}");
+        // One that they share knows.
+        let guard = Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
+        let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).verifier(&of_members(2));
+        let server = server.request_guard(guard).store(Arc::new(MemoryStore::new(100)));
+        assert!(server.bind().is_ok());
+    });
+}
+
+/// A server does not know what was refused before it began, by another one that asks the same store or by none. So each has a
+/// floor of its own, also one that begins later in the process.
+#[test]
+fn each_server_of_a_farm_begins_with_a_floor() {
+    in_namespace("0", || async {
+        let first = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
+        let second = first.beside(Window::REQUESTS);
+        let [first, second] = [first, second].map(Arc::new);
+        let bind = |guard: &Arc<RemoteGuard>, first_start| {
+            let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).verifier(&verifier());
+            let server = server.request_guard(guard.clone()).store(Arc::new(MemoryStore::new(100)));
+            server.first_start(first_start).bind().unwrap()
+        };
+        let refuses = |guard: &RemoteGuard, ahead_ms: u64| {
+            let now = firstflight::unix_ms();
+            let id = guard.id_of("192.0.2.1".parse().unwrap(), b"request");
+            guard.look_up(id, now + ahead_ms, now) == Guarded::Floor
+        };
+        let _running = bind(&first, true);
+        assert!(!refuses(&first, 0));
+        let _added = bind(&second, false);
+        assert!(refuses(&second, 5_000) && !refuses(&second, 10_001));
+        assert!(!refuses(&first, 0), "the running one has no pause");
+    });
+}
+
+/// Who gives a guard believes that it is asked.
+#[test]
+fn a_guard_that_is_not_asked_is_a_mistake() {
+    in_namespace("0", || async {
+        let server = || {
+            let guard = Arc::new(RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS));
+            let server = Server::builder().address("127.0.0.1:0".parse().unwrap()).request_guard(guard);
+            server.store(Arc::new(MemoryStore::new(100)))
+        };
+        assert!(server().verifier(&verifier()).bind().is_ok());
+        for wrong in [server(), server().verifier(&verifier()).per_site(true)] {
+            let error = wrong.bind().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("request_guard"), "{error}");
+        }
     });
 }
