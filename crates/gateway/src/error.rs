@@ -52,6 +52,12 @@ pub enum GatewayError {
          addresses, or both the same [store]"
     )]
     SharedSeal(String, String, String),
+    /// Two listeners take certificates for one name of seal keys, and one would run what the other refused.
+    #[error(
+        "listener {0}: seal: listener {2} takes certificates for {1}, too, so a request could run at both: give both the same trust, \
+         the same [listener.verifier] and the same [store], or set per_site = true at both"
+    )]
+    SharedName(String, String, String),
     /// The state file of one-time cookies cannot be used.
     #[error("one_time: state {0}: {1}")]
     OneTime(PathBuf, SerialFileError),
@@ -107,7 +113,7 @@ impl GatewayError {
                 ExitKind::Mistake
             }
             Self::Seal(_, SealFileError::Unusable(_, error)) => ExitKind::of_key_file(error),
-            Self::Seal(..) | Self::SharedSeal(..) => ExitKind::Mistake,
+            Self::Seal(..) | Self::SharedSeal(..) | Self::SharedName(..) => ExitKind::Mistake,
             Self::OneTime(_, error) => ExitKind::of_passing(error.may_pass()),
             Self::Store(error) => ExitKind::of_passing(error.may_pass()),
             Self::FarmKeys(_, error) => ExitKind::of_passing(error.may_pass()),

@@ -3,7 +3,7 @@
 use crate::config::{self, Config, Listener, Store};
 use crate::error::GatewayError;
 use firstflight::Endpoint;
-use firstflight::credential::{OneTimeCookies, ReplayTable, Replays, Window};
+use firstflight::credential::{OneTimeCookies, ReplayGuard, ReplayTable, Replays, Window};
 use firstflight::serial_file::{SerialFile, SerialFileError};
 use firstflight_redis::{Access, FarmKeys, Options, RedisStore};
 use firstflight_tls::{
@@ -43,7 +43,7 @@ impl Farm {
             None => None,
         };
         let store = match &config.store {
-            Some(store) => match connect(store.get_ref(), config).await {
+            Some(store) => match connect(store.get_ref(), keys.as_ref(), config).await {
                 Ok(store) => Some(store),
                 Err(error) => {
                     Self { cookies, state, ..Self::default() }.close().await;
@@ -72,6 +72,12 @@ impl Farm {
                 Replays::NoDuplicates(Arc::new(table))
             }
         })
+    }
+
+    /// What remembers requests with certificates for all members of the farm, if the listener asks them.
+    pub(crate) fn request_guard(&self, listener: &Listener) -> Option<Arc<dyn ReplayGuard>> {
+        let keys = self.keys.as_ref().filter(|_| !listener.per_site)?;
+        Some(Arc::new(keys.request_guard()))
     }
 
     /// The cookies of this listener, if it grants such ones.
@@ -115,11 +121,16 @@ fn state(store: &Store, config: &Config) -> Option<PathBuf> {
     store.state.clone().or_else(beside)
 }
 
-async fn connect(store: &Store, config: &Config) -> Result<Arc<RedisStore>, GatewayError> {
+async fn connect(
+    store: &Store,
+    keys: Option<&FarmKeys>,
+    config: &Config,
+) -> Result<Arc<RedisStore>, GatewayError> {
     let state = state(store, config);
     let forgets = state.is_none();
+    let keys = keys.map(FarmKeys::fingerprint);
     let options =
-        Options { prefix: store.prefix.clone(), state, access: access(store), ..Options::default() };
+        Options { prefix: store.prefix.clone(), state, access: access(store), keys, ..Options::default() };
     let connected = RedisStore::connect(store.redis.get_ref(), options).await.map_err(GatewayError::Store)?;
     if forgets {
         tracing::warn!("store: without state each start of this gateway begins a new memory in the store");
@@ -153,6 +164,7 @@ pub(crate) async fn check(config: &Config) -> Vec<GatewayError> {
 /// Otherwise each of them would run a copy.
 pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
     let (mut errors, mut others) = (Vec::new(), HashMap::new());
+    let mut named: Vec<(&Listener, Vec<String>)> = Vec::new();
     for listener in &config.listeners {
         let name = listener.name.get_ref();
         let read = match files(listener, |paths| SealFiles::look(paths)) {
@@ -167,8 +179,32 @@ pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
                 errors.push(GatewayError::SharedSeal(name.clone(), public.to_string(), other.clone()));
             }
         }
+        if let Some(files) = read.filter(|_| listener.takes_certificates()) {
+            // The blocks in front of sealed requests are signed for these.
+            let names: Vec<_> = sealed_identities(listener, &files, own_port(listener)).collect();
+            for (other, theirs) in named.iter().filter(|(other, _)| !config.may_share_names(listener, other))
+            {
+                if let Some(shared) = names.iter().find(|shared| theirs.contains(shared)) {
+                    let other = other.name.get_ref().clone();
+                    errors.push(GatewayError::SharedName(name.clone(), shared.clone(), other));
+                }
+            }
+            named.push((listener, names));
+        }
     }
     errors
+}
+
+/// The port of a listener.
+fn own_port(listener: &Listener) -> u16 {
+    let addresses = listener.address.get_ref().iter().copied().chain(listener.engine_addresses());
+    addresses.map(|at| at.port()).next().unwrap_or_default()
+}
+
+/// The identities of sealed requests, as `NAME:PORT`.
+fn sealed_identities(listener: &Listener, files: &SealFiles, port: u16) -> impl Iterator<Item = String> {
+    let port = listener.seal.as_ref().and_then(|seal| seal.get_ref().port).unwrap_or(port);
+    files.names().map(move |name| format!("{name}:{port}"))
 }
 
 /// What is sealed in vain at a listener whose certificates are those of `served`. Errors of reading are told elsewhere.
@@ -233,8 +269,7 @@ impl Sealing {
         settings.openings = seal.and_then(|seal| seal.openings);
         (settings.first_start, settings.per_site) = (first_start && listener.first_start, listener.per_site);
         settings.table = farm.store().map(|store| Arc::clone(store) as _);
-        let port = settings.port;
-        let names = files.names().map(|name| format!("{name}:{port}")).collect();
+        let names = sealed_identities(listener, &files, port).collect();
         let (server, follower) = files.server(settings).map_err(GatewayError::Random)?;
         Ok(Some((Self { server, followed: follower.follow() }, names)))
     }

@@ -196,6 +196,9 @@ impl Bound {
         }
         if config.takes_certificates() {
             builder = builder.per_site(config.per_site).first_start(first_start && config.first_start);
+            if let Some(guard) = farm.request_guard(config) {
+                builder = builder.request_guard(guard);
+            }
             let mut identities = config.identity.clone();
             if identities.is_empty() {
                 let own = addresses.filter(|at| !at.ip().is_unspecified());

@@ -51,6 +51,14 @@ impl Config {
     fn check_farm(&self, text: &str) -> Result<(), Mistake> {
         for (n, listener) in self.listeners.iter().enumerate() {
             self.check_once(text, listener)?;
+            if let Some(verifier) = &listener.verifier
+                && verifier.get_ref().members.is_some_and(|members| members.get() > 1)
+                && !(listener.per_site || self.knows(listener))
+            {
+                let problem = "members do not know which requests with certificates the others took: set per_site = true at the \
+                               listener, or give them a [store]";
+                return Err(Mistake::at(text, &verifier.span(), problem));
+            }
             for other in self.listeners.iter().take(n) {
                 let tun = |listener: &'_ Listener| {
                     listener.tun.as_ref().map(|tun| (tun.span(), tun.get_ref().clone()))
@@ -80,14 +88,7 @@ impl Config {
                     );
                     return Err(Mistake::at(text, &one.span(), problem));
                 }
-                if let Some(name) = shared_identity(listener, other) {
-                    let other = other.name.get_ref();
-                    let problem = format!(
-                        "listener {other:?} has the identity {name}, too, so a request with a certificate could run at both: give \
-                         one listener all addresses, or set per_site = true at both"
-                    );
-                    return Err(Mistake::at(text, &listener.name.span(), problem));
-                }
+                self.check_identities(text, listener, other)?;
             }
         }
         if let Some(one_time) = &self.one_time
@@ -105,7 +106,7 @@ impl Config {
             return at(&store.span(), "a certificate needs both chain and key");
         }
         if !self.listeners.iter().any(Listener::asks_store) {
-            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\" or [listener.seal]";
+            let problem = "no listener asks it anything: give one one_time, replays = \"no-duplicates\", [listener.seal] or trust";
             return at(&store.span(), problem);
         }
         match &self.one_time {
@@ -115,6 +116,43 @@ impl Config {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the listener and the members of a farm know which requests with certificates the others took.
+    const fn knows(&self, listener: &Listener) -> bool {
+        self.store.is_some() && !listener.per_site
+    }
+
+    /// Whether two listeners that take certificates may have a name in common.
+    pub(crate) fn may_share_names(&self, one: &Listener, other: &Listener) -> bool {
+        let trusts = |listener: &Listener| {
+            let verifier = listener.verifier.as_ref().map(|one| one.get_ref().clone());
+            (listener.trust.clone(), verifier)
+        };
+        let know = self.knows(one) && self.knows(other) && trusts(one) == trusts(other);
+        know || (one.per_site && other.per_site)
+    }
+
+    /// Two listeners with a name in common must know which requests the other one took, and refuse the same ones: what one of
+    /// them refuses for lack of trust runs after its handshake, and a copy would run at the other.
+    fn check_identities(&self, text: &str, listener: &Listener, other: &Listener) -> Result<(), Mistake> {
+        let Some(name) = shared_identity(listener, other) else { return Ok(()) };
+        if self.may_share_names(listener, other) {
+            return Ok(());
+        }
+        let by = other.name.get_ref();
+        let problem = if !(self.knows(listener) && self.knows(other)) {
+            format!(
+                "listener {by:?} has the identity {name}, too, so a request with a certificate could run at both: give one \
+                 listener all addresses, give the gateway a [store], or set per_site = true at both"
+            )
+        } else {
+            format!(
+                "listener {by:?} has the identity {name}, too, and trusts other verifiers, so a request that one refuses could \
+                 run at both: give both the same trust and [listener.verifier]"
+            )
+        };
+        Err(Mistake::at(text, &listener.name.span(), problem))
     }
 
     /// How often a first flight of this listener runs.
@@ -203,10 +241,9 @@ pub(super) fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4() && any
 }
 
-/// A name that both listeners have in certificates, at the same port, unless both say that others do not know what they took.
+/// A name that both listeners have in certificates, at the same port.
 fn shared_identity<'a>(one: &'a Listener, other: &Listener) -> Option<&'a str> {
-    let both = |is: fn(&Listener) -> bool| is(one) && is(other);
-    if !both(Listener::takes_certificates) || both(|listener| listener.per_site) {
+    if !(one.takes_certificates() && other.takes_certificates()) {
         return None;
     }
     let port = |listener: &Listener| listener.address.get_ref().first().map_or(0, SocketAddr::port);
@@ -369,13 +406,6 @@ impl Checker<'_> {
         {
             let problem =
                 "a verifier answers in UDP: give the listener an address and a udp_port other than 0";
-            return at(&verifier.span(), problem);
-        }
-        if let Some(verifier) = &listener.verifier
-            && verifier.get_ref().members.is_some_and(|members| members.get() > 1)
-            && !listener.per_site
-        {
-            let problem = "members do not know which requests with certificates the others took: set per_site = true at the listener";
             return at(&verifier.span(), problem);
         }
         if listener.key_file.is_some() && listener.key_schedule.is_some() {

@@ -391,7 +391,10 @@ impl Listener {
 
     /// Whether the memory of a farm is asked about its first flights.
     pub(crate) fn asks_store(&self) -> bool {
-        *self.one_time.get_ref() || self.replays.get_ref() == &Replays::NoDuplicates || self.seal.is_some()
+        *self.one_time.get_ref()
+            || self.replays.get_ref() == &Replays::NoDuplicates
+            || self.seal.is_some()
+            || (self.takes_certificates() && !self.per_site)
     }
 
     /// Idle time of a connection: by default that of HAProxy's examples for HTTP, and that of nginx for streams.

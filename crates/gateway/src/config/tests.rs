@@ -332,8 +332,12 @@ fn a_listener_can_be_its_own_verifier() {
     // Its settings belong to the sockets.
     let other = with(site, &format!("{key}\nmembers = 2")).unwrap();
     assert!(!config.listeners[0].same_sockets(&other.listeners[0]));
-    // Members have no memory of certificates in common.
-    assert!(mistake(at, &format!("{key}\nmembers = 2")).contains("set per_site = true"));
+    // Members have a memory of certificates in common only in a store.
+    let members = format!("{key}\nmembers = 2");
+    assert!(mistake(at, &members).contains("set per_site = true"));
+    let store = "\n[store]\nredis = \"redis://192.0.2.9\"\nkeys = \"farm.keys\"\n";
+    assert!(with(at, &format!("{members}{store}")).is_ok());
+    assert!(mistake(site, &format!("{members}{store}")).contains("no listener asks it anything"));
     let two = format!(
         "{key}\n[[listener]]\nname = \"m\"\nmode = \"tcp\"\nservice = \"s\"\naddress = [\"192.0.2.2:443\"]\n[listener.verifier]\n{key}"
     );
@@ -363,6 +367,19 @@ fn two_listeners_have_no_identity_in_common() {
     let apart = format!("{named}\nper_site = true");
     of(&listener("one", "192.0.2.1:443", &apart), &second(&apart)).unwrap();
     assert!(of(&first, &second(&apart)).is_err(), "the other one does not say so");
+    let store = "[store]\nredis = \"redis://192.0.2.9\"\nkeys = \"farm.keys\"\n";
+    of(&first, &(second(named) + store)).unwrap();
+    assert!(of(&first, &(second(&apart) + store)).is_err(), "one does not ask the store");
+    // What one of them refuses for lack of trust must not run at the other.
+    let less = second(named).replace("trust = \"t\"", "trust = \"u\"") + store;
+    let said = of(&first, &less).unwrap_err();
+    assert!(said.contains("trusts other verifiers") && said.contains("a.example"), "{said}");
+    let itself = second(&format!("{named}\n[listener.verifier]\nkey = \"k\"")) + store;
+    assert!(of(&first, &itself).unwrap_err().contains("trusts other verifiers"));
+    let apart = |listener: &str, trust: &str| {
+        listener.replace("trust = \"t\"", &format!("trust = \"{trust}\"\nper_site = true"))
+    };
+    of(&apart(&first, "t"), &apart(&second(named), "u")).unwrap();
 }
 
 #[test]

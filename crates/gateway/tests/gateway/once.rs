@@ -81,5 +81,23 @@ async fn listeners_with_one_seal_key_need_one_memory() {
     );
     let store = format!("[store]\nredis = \"redis://127.0.0.1\"\nkeys = {:?}\n", files.path("farm"));
     files.write_secret("farm", &"01".repeat(48));
-    assert_eq!(files.check(&(store + &listener("two", 8444) + &one)).await, (vec![], vec![]));
+    assert_eq!(files.check(&(store.clone() + &listener("two", 8444) + &one)).await, (vec![], vec![]));
+    // Certificates for its name: what one listener refuses for lack of trust must not run at the other.
+    for trust in ["t", "u"] {
+        let key = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
+        files.write_secret(trust, &format!("# begin\n[[verifier]]\nkey = \"{key}\"\n# end\n"));
+    }
+    let trusting = |listener: &str, trust: &str| {
+        listener.replace("mode = ", &format!("trust = {:?}\nmode = ", files.path(trust)))
+    };
+    for (trust, is_right) in [("t", true), ("u", false)] {
+        let two = trusting(&listener("two", 8444), trust) + &trusting(&one, "t");
+        let (errors, _) = files.check(&(store.clone() + &two)).await;
+        let says = "listener one: seal: listener two takes certificates for front.example:443, too";
+        assert_eq!(
+            errors.iter().filter(|error| error.contains(says)).count(),
+            usize::from(!is_right),
+            "{errors:?}"
+        );
+    }
 }
