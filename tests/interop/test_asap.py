@@ -221,3 +221,43 @@ class Result:
 
     def close(self):
         check_no_panic(self.process)
+
+
+#: What queries ask for.
+KINDS = {4: 1, 6: 28}
+
+
+@pytest.mark.needs("nft")
+def test_asap_a_verifier_by_name(scene, family):
+    """One of two verifiers, both with names that have addresses of both families. The server's family decides which is asked."""
+    scene.serve_udp(family)
+    scene.issuer(family=family)
+    silent = scene.keygen("silent.key")
+    names = {
+        (bytes([len(label)]) + label.encode() + b"\x03xyz\x03com\0", KINDS[kind]): socket.inet_pton(AF[kind], address[kind])
+        for label, address in (("pv", FAR.peer), ("silent", FAR.host))
+        for kind in (4, 6)
+    }
+    with answering(scene.client, "127.0.0.1", names):
+        both = ("--verifier", f"silent.xyz.com:{VERIFIER_PORT}", "--verifier-key", silent)
+        both += ("--verifier", "PV.xyz.com", "--verifier-key", scene.key)
+        (record,) = scene.get_udp(family, "--dns", "127.0.0.1:53", *both, "--verify-first", "--asap-known")
+        scene.whole(record)
+        assert is_accepted(record), show(record)
+        # Without a key for each it is a mistake, and says so.
+        told = run(
+            firstflight.BINARY, "get", "http://192.0.2.1/", *both[:-2], check=False, ns=scene.client
+        )  # fmt: skip
+        assert told.returncode == 2 and "a --verifier-key for each --verifier" in told.stderr, told.stderr
+
+
+def test_asap_a_certificate_by_the_name_of_its_verifier(testbed):
+    ns, root = testbed.namespace("alone"), testbed.root()
+    key = run(firstflight.BINARY, "verifier", "keygen", "-o", f"{root}/key").stdout.split()[1]
+    listen = ("--listen", f"127.0.0.1:{VERIFIER_PORT}", "--key-file", f"{root}/key")
+    testbed.start(Command(ns, "verifier", *listen, "--allow-prefix", "127.0.0.0/8"))
+    ask = (firstflight.BINARY, "certificate", "get", "--verifier-key", key)
+    kept = ("-o", f"{root}/certificate", "--network-id", "01" * 16)
+    assert "127.0.0.1" in run(*ask, "--verifier", "localhost", *kept, ns=ns).stdout
+    missing = run(*ask, "--verifier", "none.invalid", check=False, ns=ns)
+    assert missing.returncode == 1 and "none.invalid:4433" in missing.stderr, missing.stderr

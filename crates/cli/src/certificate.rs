@@ -4,10 +4,13 @@ use crate::error::{Error, Renamed};
 use crate::network_id::NetworkChoice;
 use crate::output;
 use crate::utc::Time;
-use crate::verifier::{VerifierError, seconds};
+use crate::verifier::{Place, VerifierError, seconds};
 use clap::Subcommand;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
-use firstflight_verifier::{IssuerAddress, KeptCertificate, Patience, Wanted, obtain, secure_rng};
+use firstflight_verifier::{
+    Fault, Group, IssuerAddress, KeptCertificate, ObtainError, Patience, VantageAddress, Wanted, obtain,
+    secure_rng,
+};
 use serde::Serialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -39,9 +42,9 @@ Examples:
 
 The exit code is 1 if the verifier or one of its vantage points did not answer or refused.")]
 struct Get {
-    /// The verifier's address and port
-    #[arg(long, value_name = "ADDR:PORT")]
-    verifier: SocketAddr,
+    /// The verifier's address and port, or its name (the port is 4433 by default); IPv4 is tried first
+    #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]")]
+    verifier: Place,
     /// The verifier's public key: 64 hexadecimal digits
     #[arg(long, value_name = "HEX")]
     verifier_key: PublicKey,
@@ -74,27 +77,52 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Get {
+    /// Asks the verifier, at each of its addresses until one gives an answer. Returns which it was.
+    async fn obtain(
+        &self,
+        group: &[VantageAddress],
+        wanted: &Wanted<'_>,
+    ) -> Result<(ClientCertificate, SocketAddr), VerifierError> {
+        let unknown = |error| VerifierError::Unknown(self.verifier.to_string(), error);
+        let mut addresses = self.verifier.addresses().await.map_err(unknown)?.into_iter().peekable();
+        while let Some(at) = addresses.next() {
+            let issuer = IssuerAddress { group: group.to_vec(), ..IssuerAddress::new(at, self.verifier_key) };
+            match obtain(&issuer, wanted.clone(), &Patience::default()).await {
+                Ok(certificate) => return Ok((certificate, at)),
+                // The others may be other machines, and this one is silent.
+                Err(ObtainError::Issuer { fault: Fault::Silent(_) | Fault::Socket(_), .. })
+                    if addresses.peek().is_some() => {}
+                Err(error) => return Err(VerifierError::Obtain(error)),
+            }
+        }
+        Err(unknown(std::io::ErrorKind::NotFound.into()))
+    }
+}
+
 async fn get(args: &Get) -> Result<(), VerifierError> {
     if args.out.is_some() {
         return Err(Renamed("--out", "-o").into());
     }
-    let mut issuer = IssuerAddress::new(args.verifier, args.verifier_key);
-    if let Some(path) = &args.group {
-        issuer = issuer.with_group_file(path).map_err(|error| VerifierError::Group(path.clone(), error))?;
-    }
+    let group = match &args.group {
+        Some(path) => {
+            Group::read(path).map_err(|error| VerifierError::Group(path.clone(), error))?.addresses()
+        }
+        None => Vec::new(),
+    };
     let key = PrivateKey::generate(&mut secure_rng().map_err(VerifierError::Random)?);
     let network = args.network_id.network(args.output.is_some()).await;
     // One of another verifier or network, or one that is over, is replaced.
     let kept = args.output.as_ref().and_then(|path| KeptCertificate::open(path).ok());
-    let kept = kept.filter(|kept| *kept.verifier() == issuer.key && kept.network() == network);
+    let kept = kept.filter(|kept| *kept.verifier() == args.verifier_key && kept.network() == network);
     let old = kept.as_ref().map(|kept| Arc::clone(kept.certificate()));
     let wanted = Wanted { key, wished: args.duration, old: old.as_deref() };
-    let certificate = obtain(&issuer, wanted, &Patience::default()).await.map_err(VerifierError::Obtain)?;
+    let (certificate, at) = args.obtain(&group, &wanted).await?;
     match (kept, &args.output) {
         (Some(mut kept), _) => kept.renew(certificate.clone()).map_err(VerifierError::Certificate)?,
         (None, Some(path)) => {
             // The file has no vantage points.
-            let asked = Some(args.verifier).filter(|_| issuer.group.is_empty());
+            let asked = Some(at).filter(|_| group.is_empty());
             let made = KeptCertificate::create(path, certificate.clone(), network, asked);
             made.map_err(VerifierError::Certificate)?;
         }

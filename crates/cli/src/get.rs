@@ -157,7 +157,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     // What is wrong with the options is said before there is a device.
     args.check_files().await?;
     args.memory.check()?;
-    let issuer = args.certificates.issuer()?;
+    let issuers = args.certificates.issuers()?;
+    if args.via.via_dns && args.certificates.verifier().is_none() {
+        return Err(GetError::NameViaDns.into());
+    }
     let tls = args.tls(&targets)?;
     let servers: Vec<_> = targets.iter().map(|target| target.url.server().clone()).collect();
     let mut builder = Client::builder().fast_open(!args.no_fast_open);
@@ -168,8 +171,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         (builder, engine) = (by_engine, Some((endpoint, capture)));
     }
     builder = args.memory.configure(builder, network);
-    let record = |server: &Authority, verifier| args.record(server, verifier);
-    builder = args.certificates.configure(builder, issuer, &servers, network, record)?;
+    let record = |server: &Authority, verifiers: &[VerifierId]| args.record(server, verifiers);
+    builder = args.certificates.configure(builder, &issuers, &servers, network, record)?;
     let client = args.resolver(builder)?.build().map_err(Error::Cache)?;
     if args.certificates.verify_first {
         args.prepare(&client, &servers).await;
@@ -338,7 +341,7 @@ impl Args {
         let card = self.network.connect_by_card()?;
         let own = card.as_ref().map_or_else(|| self.network.addresses(), |(card, _)| card.addresses());
         let known: Vec<_> = servers.iter().filter_map(Authority::address).collect();
-        let udp = match self.certificates.verifier.filter(|_| self.via.via_dns) {
+        let udp = match self.certificates.verifier().filter(|_| self.via.via_dns) {
             _ if !self.udp => {
                 known.iter().try_for_each(|&address| can_reach(own, address))?;
                 None
@@ -358,11 +361,11 @@ impl Args {
         Ok((builder, endpoint, capture))
     }
 
-    /// What a server publishes that is known to take certificates by this verifier.
-    fn record(&self, server: &Authority, verifier: VerifierId) -> Option<Published> {
+    /// What a server publishes that is known to take certificates by these verifiers.
+    fn record(&self, server: &Authority, verifiers: &[VerifierId]) -> Option<Published> {
         match self.network.has_device() && !self.udp {
-            true => Published::on_ip(BASE_MSS, &[verifier]),
-            false => Published::in_udp(self.udp_port.unwrap_or(server.port()), BASE_MSS, &[verifier]),
+            true => Published::on_ip(BASE_MSS, verifiers),
+            false => Published::in_udp(self.udp_port.unwrap_or(server.port()), BASE_MSS, verifiers),
         }
     }
 

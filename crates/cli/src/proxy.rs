@@ -10,13 +10,14 @@ use crate::error::Error;
 use crate::life::Life;
 use crate::output;
 use crate::span;
+use crate::verifier::{AskedVerifier, Place};
 use clap::{Subcommand, ValueEnum};
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
 use firstflight::{Client, InsideLookups};
 use firstflight_daemon::{Asked, Signals, manager};
 use firstflight_proxy::{EarlyData, Proxy, ProxyBuilder, ProxyRules};
-use firstflight_verifier::{Group, IssuerAddress};
+use firstflight_verifier::Group;
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -110,9 +111,9 @@ struct Settings {
     /// Ask this resolver for names [default: the system's]
     #[arg(long, value_name = "ADDR:PORT")]
     dns: Option<SocketAddr>,
-    /// Get certificates from this verifier, for first flights in UDP (ASAP)
-    #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
-    verifier: Option<SocketAddr>,
+    /// Get certificates from this verifier, for first flights in UDP (ASAP). A name is looked up each time; the port is 4433 by default
+    #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]", requires = "verifier_key")]
+    verifier: Option<Place>,
     /// The verifier's public key, 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "verifier")]
     verifier_key: Option<String>,
@@ -159,10 +160,11 @@ impl Settings {
             builder = builder.resolver(Names::at(at).map_err(|error| ProxyError::Resolver(at, error))?);
         }
         if let Some(issuer) = self.issuer()? {
-            builder = builder.verifier(issuer);
+            builder = issuer.configure(builder);
         }
+        let first = self.verifier.as_ref().and_then(Place::address);
         if let (true, Some(dns), Some(first), Some(second)) =
-            (self.via_dns, self.dns, self.verifier, self.second_verifier)
+            (self.via_dns, self.dns, first, self.second_verifier)
         {
             let inside = InsideLookups::new(dns, [first, second]).map_err(ProxyError::ViaDns)?;
             builder = builder.inside_lookups(inside);
@@ -196,15 +198,19 @@ impl Settings {
         Ok(builder)
     }
 
-    fn issuer(&self) -> Result<Option<IssuerAddress>, ProxyError> {
-        let (Some(address), Some(key)) = (self.verifier, &self.verifier_key) else { return Ok(None) };
+    fn issuer(&self) -> Result<Option<AskedVerifier>, ProxyError> {
+        let (Some(place), Some(key)) = (&self.verifier, &self.verifier_key) else { return Ok(None) };
         let key = key.parse::<PublicKey>().map_err(|error| ProxyError::Key(error.to_string()))?;
-        let mut issuer = IssuerAddress::new(address, key);
-        if let Some(path) = &self.group {
-            let group = Group::read(path).map_err(|error| ProxyError::Group(path.clone(), error))?;
-            issuer.group = group.addresses();
+        if self.via_dns && place.address().is_none() {
+            return Err(ProxyError::NameViaDns);
         }
-        Ok(Some(issuer))
+        let group = match &self.group {
+            Some(path) => {
+                Group::read(path).map_err(|error| ProxyError::Group(path.clone(), error))?.addresses()
+            }
+            None => Vec::new(),
+        };
+        Ok(Some(AskedVerifier { place: place.clone(), key, group }))
     }
 }
 

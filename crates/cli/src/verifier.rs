@@ -3,8 +3,10 @@
 mod error;
 mod file;
 mod keygen;
+mod place;
 
 pub use error::VerifierError;
+pub use place::{AskedVerifier, Place};
 
 use crate::error::{Error, Renamed};
 use crate::life::Metrics;

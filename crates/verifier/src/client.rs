@@ -2,10 +2,12 @@
 
 mod exchange;
 mod fault;
+mod name;
 mod reach;
 mod route;
 
 pub use fault::{Fault, ObtainError, VantageFault};
+pub use name::{BySystem, IssuerName, LookUp, Looked};
 pub use reach::{Datagrams, Mapping, Reach, is_pair, reach};
 pub use route::{Dial, Dialled, Duplex, Route};
 
@@ -19,18 +21,25 @@ use firstflight_wire::asap::message::{
 };
 use firstflight_wire::asap::{CertificateBody, VerifierId};
 use rand_core::Rng;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// A verifier as its clients know it, at one address. It certifies addresses of the same family.
+/// The most addresses of a name that are asked, one after the other.
+const ADDRESSES: usize = 3;
+
+/// A verifier as its clients know it, at one address, or at those that its name has in one family. It certifies addresses of the
+/// same family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerAddress {
     /// A name for people.
     pub name: String,
-    /// Where it answers, over UDP and TCP.
+    /// Where it answers, over UDP and TCP. With a name only the family and the port count.
     pub address: SocketAddr,
+    /// Its name, if its addresses are looked up each time.
+    pub host: Option<IssuerName>,
     /// Its key.
     pub key: PublicKey,
     /// Its vantage points.
@@ -41,7 +50,18 @@ impl IssuerAddress {
     /// The verifier with this key at this address, without vantage points.
     #[must_use]
     pub fn new(address: SocketAddr, key: PublicKey) -> Self {
-        Self { name: address.to_string(), address, key, group: Vec::new() }
+        Self { name: address.to_string(), address, host: None, key, group: Vec::new() }
+    }
+
+    /// The verifier with this name, asked at its IPv4 or at its IPv6 addresses, without vantage points. For both families
+    /// it takes two.
+    #[must_use]
+    pub fn named(host: &str, port: u16, v4: bool, key: PublicKey, look_up: Arc<dyn LookUp>) -> Self {
+        let any = if v4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+        let address = SocketAddr::new(any, port);
+        let name = format!("{host}:{port}");
+        let host = Some(IssuerName::new(host.to_owned(), look_up));
+        Self { name, address, host, key, group: Vec::new() }
     }
 
     /// The verifier with the vantage points of this file, all of which must see a client.
@@ -106,11 +126,37 @@ pub async fn obtain(
     obtain_by(&Route::System, from, wanted, patience).await
 }
 
-/// Like [`obtain`], but reaches the verifiers by `route`. The certificate is for the address that they see.
+/// Like [`obtain`], but reaches the verifiers by `route`. The certificate is for the address that they see. A verifier with a
+/// name is asked at up to three of its addresses, one after the other, until one gives an answer.
 ///
 /// # Errors
 /// As [`obtain`].
 pub async fn obtain_by(
+    route: &Route,
+    from: &IssuerAddress,
+    wanted: Wanted<'_>,
+    patience: &Patience,
+) -> Result<ClientCertificate, ObtainError> {
+    let Some(host) = &from.host else { return obtain_at(route, from, wanted, patience).await };
+    let v4 = from.address.is_ipv4();
+    let unknown = |error| ObtainError::Unknown { name: from.name.clone(), v4, error };
+    let mut last = None;
+    for ip in host.addresses(v4).await.map_err(unknown)?.into_iter().take(ADDRESSES) {
+        let address = SocketAddr::new(ip, from.address.port());
+        let at = IssuerAddress { name: format!("{} ({ip})", from.name), address, ..from.clone() };
+        match obtain_at(route, &at, wanted.clone(), patience).await {
+            // The others may be other machines, and this one is silent.
+            Err(error @ ObtainError::Issuer { fault: Fault::Silent(_) | Fault::Socket(_), .. }) => {
+                last = Some(error);
+            }
+            answered => return answered,
+        }
+    }
+    Err(last.unwrap_or_else(|| unknown(std::io::Error::other("it has no such address"))))
+}
+
+/// Like [`obtain_by`], at one address.
+async fn obtain_at(
     route: &Route,
     from: &IssuerAddress,
     wanted: Wanted<'_>,

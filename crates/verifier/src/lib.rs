@@ -28,7 +28,8 @@ mod token;
 
 pub use challenge::CHALLENGE_LASTS;
 pub use client::{
-    Fault, IssuerAddress, Mapping, ObtainError, Patience, Reach, VantageFault, Wanted, is_pair, obtain, reach,
+    BySystem, Fault, IssuerAddress, IssuerName, LookUp, Looked, Mapping, ObtainError, Patience, Reach,
+    VantageFault, Wanted, is_pair, obtain, reach,
 };
 pub use clock::boot_clock;
 pub use config::{Config, ConfigError, FIRST_DURATION, Issuer, LONGEST_DURATION, VantagePoint};

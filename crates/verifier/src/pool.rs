@@ -280,7 +280,12 @@ fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainE
             let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);
             let wait = refused.map_or(0, |refused| refused.retry_after);
             let wait = Duration::from_secs(wait.into());
-            if shared.lock().handle_failed(&wish, useless, wait, now) {
+            let mut state = shared.lock();
+            let is_first = state.handle_failed(&wish, useless, wait, now);
+            // A verifier with a name is asked by both families, and a host may have one of them.
+            let is_told = wish.issuer.host.is_none() || state.is_failing();
+            drop(state);
+            if is_first && is_told {
                 tracing::warn!("no certificate: {error}; first flights go without");
             } else {
                 tracing::debug!(verifier = %wish.issuer.name, %error, "no certificate");

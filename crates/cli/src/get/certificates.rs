@@ -3,12 +3,13 @@
 use super::GetError;
 use crate::output;
 use crate::span;
+use crate::verifier::{AskedVerifier, Place};
 use firstflight::credential::asap::PublicKey;
 use firstflight::credential::{NetworkId, Outcome};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, ClientBuilder, Uncertified};
 use firstflight_http::url::HttpUrl;
-use firstflight_verifier::{IssuerAddress, KeptCertificate, PoolConfig, Site};
+use firstflight_verifier::{Group, KeptCertificate, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
@@ -21,16 +22,17 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub struct Certificates {
     /// Get a certificate from this verifier, for first flights at the first contact (ASAP). No fetch waits for it:
-    /// until it has arrived, fetches use none
-    #[arg(long, value_name = "ADDR:PORT", requires = "verifier_key")]
-    pub verifier: Option<SocketAddr>,
+    /// until it has arrived, fetches use none. A name is looked up each time (the port is 4433 by default). May be repeated,
+    /// with a --verifier-key for each
+    #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]", requires = "verifier_key")]
+    verifier: Vec<Place>,
     /// Show the certificate in this file (certificate get -o writes one), which is then for this site only; it is renewed in
     /// place when that is due
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verifier", "via_dns"])]
     pub certificate: Option<PathBuf>,
-    /// The verifier's public key, 64 hexadecimal digits
+    /// The verifier's public key, 64 hexadecimal digits; of several verifiers in the same order
     #[arg(long, value_name = "KEY", requires = "verifier")]
-    verifier_key: Option<PublicKey>,
+    verifier_key: Vec<PublicKey>,
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
@@ -54,54 +56,75 @@ pub struct Certificates {
 impl Certificates {
     /// Whether there are certificates, so that it matters on which network this host is.
     pub const fn wanted(&self) -> bool {
-        self.verifier.is_some() || self.certificate.is_some()
+        !self.verifier.is_empty() || self.certificate.is_some()
     }
 
-    /// The verifier, if there is one.
+    /// The first verifier's address, if it is one and no name.
+    pub fn verifier(&self) -> Option<SocketAddr> {
+        self.verifier.first().and_then(Place::address)
+    }
+
+    /// The verifiers.
     ///
     /// # Errors
-    /// When its group is not valid.
-    pub fn issuer(&self) -> Result<Option<IssuerAddress>, GetError> {
-        let (Some(address), Some(key)) = (self.verifier, self.verifier_key) else { return Ok(None) };
-        let issuer = IssuerAddress::new(address, key);
-        let Some(path) = &self.group else { return Ok(Some(issuer)) };
-        issuer.with_group_file(path).map(Some).map_err(|error| GetError::Group(path.clone(), error))
+    /// When the group is not valid, or there are not as many keys as verifiers.
+    pub fn issuers(&self) -> Result<Vec<AskedVerifier>, GetError> {
+        if self.verifier.len() != self.verifier_key.len() {
+            return Err(GetError::VerifierKeys);
+        }
+        if self.group.is_some() && self.verifier.len() > 1 {
+            return Err(GetError::GroupOfMany);
+        }
+        let group = match &self.group {
+            Some(path) => {
+                Group::read(path).map_err(|error| GetError::Group(path.clone(), error))?.addresses()
+            }
+            None => Vec::new(),
+        };
+        let both = self.verifier.iter().zip(&self.verifier_key);
+        let issuer = |(place, key): (&Place, &PublicKey)| AskedVerifier {
+            place: place.clone(),
+            key: *key,
+            group: group.clone(),
+        };
+        Ok(both.map(issuer).collect())
     }
 
-    /// Gives a client the options, and the verifier or the certificate in a file, for visits to these servers from this network.
-    /// `record` is what a server publishes that is known to take certificates by a verifier.
+    /// Gives a client the options, and the verifiers or the certificate in a file, for visits to these servers from this network.
+    /// `record` is what a server publishes that is known to take certificates by these verifiers.
     ///
     /// # Errors
     /// When the certificate in the file cannot be used for them here and now.
     pub fn configure(
         &self,
-        builder: ClientBuilder,
-        issuer: Option<IssuerAddress>,
+        mut builder: ClientBuilder,
+        issuers: &[AskedVerifier],
         servers: &[Authority],
         network: NetworkId,
-        record: impl Fn(&Authority, VerifierId) -> Option<Published>,
+        record: impl Fn(&Authority, &[VerifierId]) -> Option<Published>,
     ) -> Result<ClientBuilder, GetError> {
         let sites: HashSet<_> = servers.iter().map(|server| Site::new(&server.host().to_string())).collect();
-        let (builder, id) = match (issuer, &self.certificate) {
-            (Some(issuer), _) => {
+        let (builder, ids) = match (issuers, &self.certificate) {
+            ([_, ..], _) => {
                 let fresh = sites.len().clamp(1, PoolConfig::default().fresh);
                 let wished = u32::try_from(self.certificate_for.as_secs()).unwrap_or(u32::MAX);
-                let (id, pool) = (issuer.id(), PoolConfig { fresh, wished, ..PoolConfig::default() });
-                (builder.verifier(issuer).certificates(pool), id)
+                builder = issuers.iter().fold(builder, |builder, issuer| issuer.configure(builder));
+                let ids: Vec<_> = issuers.iter().map(|issuer| issuer.key.id()).collect();
+                (builder.certificates(PoolConfig { fresh, wished, ..PoolConfig::default() }), ids)
             }
-            (None, Some(path)) => {
+            ([], Some(path)) => {
                 let mut sites = sites.iter();
                 let (Some(site), None) = (sites.next(), sites.next()) else {
                     return Err(GetError::KeptSites);
                 };
                 let kept = KeptCertificate::open(path).map_err(GetError::Kept)?;
                 let id = kept.verifier().id();
-                (builder.kept_certificate(kept, site, network).map_err(GetError::Kept)?, id)
+                (builder.kept_certificate(kept, site, network).map_err(GetError::Kept)?, vec![id])
             }
-            (None, None) => return Ok(builder),
+            ([], None) => return Ok(builder),
         };
         let known = servers.iter().filter(|_| self.asap_known);
-        let known = known.filter_map(|server| Some((server.clone(), record(server, id)?)));
+        let known = known.filter_map(|server| Some((server.clone(), record(server, &ids)?)));
         let builder = builder.servers_run_once(self.asap_once);
         Ok(known.fold(builder, |builder, (server, record)| builder.record(server, record)))
     }

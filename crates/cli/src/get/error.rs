@@ -44,6 +44,15 @@ pub enum GetError {
     /// The file of `--group` cannot be used.
     #[error("{}: {}", .0.display(), .1)]
     Group(PathBuf, GroupError),
+    /// There are not as many keys as verifiers.
+    #[error("give a --verifier-key for each --verifier, in the same order")]
+    VerifierKeys,
+    /// There is no saying whose vantage points they are.
+    #[error("--group is about one verifier: give one, or leave it out")]
+    GroupOfMany,
+    /// The questions about this network are asked at addresses.
+    #[error("--verifier: --via-dns needs an address, as 192.0.2.1:4433")]
+    NameViaDns,
     /// A certificate in a file cannot be used.
     #[error("{0}")]
     Kept(KeptError),

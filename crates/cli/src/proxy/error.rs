@@ -23,6 +23,9 @@ pub enum ProxyError {
     /// `--via-dns` cannot be done.
     #[error("--second-verifier: {0}")]
     ViaDns(io::Error),
+    /// The questions about this network are asked at addresses.
+    #[error("--verifier: --via-dns needs an address, as 192.0.2.1:4433")]
+    NameViaDns,
     /// `--verifier-key` is not valid.
     #[error("--verifier-key: {0}")]
     Key(String),

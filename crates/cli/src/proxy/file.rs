@@ -159,6 +159,7 @@ impl ProxyError {
                 format!("{host:?} is not a host: write www.example.com or 192.0.2.1, without a port"),
             )),
             Self::Key(problem) => Some(("verifier_key", problem.clone())),
+            Self::NameViaDns => Some(("verifier", "via_dns needs an address, as 192.0.2.1:4433".to_owned())),
             Self::ViaDns(error) => Some(("second_verifier", error.to_string())),
             Self::Bind(_) | Self::Resolver(..) | Self::Cache(..) | Self::Group(..) => None,
         }
@@ -221,6 +222,7 @@ mod tests {
             ("\nverifier_key = \"00\"", "line 2, verifier_key: needs verifier"),
             ("verifier = \"127.0.0.1:1\"\nverifier_key = \"00\"", "line 2, verifier_key: "),
             ("via_dns = true", "line 1, via_dns: needs dns, verifier and second_verifier"),
+            ("verifier = \"pv example\"\nverifier_key = \"00\"", "line 1, verifier: "),
             ("second_verifier = \"127.0.0.1:1\"", "line 1, second_verifier: needs via_dns"),
         ] {
             let said = said(text);

@@ -28,6 +28,9 @@ pub enum VerifierError {
     /// No certificate was obtained.
     #[error("{0}")]
     Obtain(ObtainError),
+    /// A verifier's name cannot be looked up.
+    #[error("verifier {0}: {1}")]
+    Unknown(String, io::Error),
     /// A verifier did not answer the question about this network.
     #[error("verifier {0}: {1}")]
     Reach(SocketAddr, Fault),
@@ -58,7 +61,7 @@ impl VerifierError {
         match self {
             Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitKind::Failure,
             Self::Obtain(ObtainError::NoAddress { .. }) => ExitKind::Mistake,
-            Self::Obtain(_) => ExitKind::Failure,
+            Self::Obtain(_) | Self::Unknown(..) => ExitKind::Failure,
             Self::Service(ServiceError::Listen(_, error)) => ExitKind::of_address(error),
             Self::Key(error) => error.exit_kind(),
             Self::Group(_, GroupError::Read(error))

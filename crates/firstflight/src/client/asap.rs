@@ -3,6 +3,7 @@
 mod calls;
 mod certificates;
 mod inside;
+mod named;
 mod records;
 mod remembered;
 
@@ -31,6 +32,7 @@ use firstflight_verifier::{CertificatePool, IssuerAddress, KeptCertificate, Pati
 use firstflight_wire::asap::VerifierId;
 use inside::Inside;
 pub use inside::InsideLookups;
+pub use named::NamedVerifier;
 use records::{Asked, Question, Records};
 use remembered::Remembered;
 use std::future::ready;
@@ -48,6 +50,8 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub issuers: Vec<IssuerAddress>,
+    /// Verifiers that have names.
+    pub named: Vec<NamedVerifier>,
     /// The certificate that the program has.
     /// With the site that alone may see it, if there is one.
     pub given: Option<(Arc<ClientCertificate>, Option<Site>)>,
@@ -78,7 +82,8 @@ impl Settings {
     /// Whose certificates there are.
     fn verifiers(&self) -> impl Iterator<Item = VerifierId> {
         let given = self.given.iter().map(|(given, _)| given.verifier().id());
-        self.issuers.iter().map(IssuerAddress::id).chain(given)
+        let named = self.named.iter().map(|named| named.key.id());
+        self.issuers.iter().map(IssuerAddress::id).chain(named).chain(given)
     }
 
     pub(super) fn resolver(&self) -> Resolver {
@@ -94,7 +99,7 @@ impl Settings {
         by_engine: Option<&ByEngine>,
     ) -> Option<Asap> {
         let names = self.names.clone();
-        let has_any = !self.issuers.is_empty() || self.given.is_some();
+        let has_any = !self.issuers.is_empty() || !self.named.is_empty() || self.given.is_some();
         has_any.then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
     }
 }
@@ -300,7 +305,8 @@ impl Asap {
             }
             _ => Route::System,
         };
-        let issuers = issuers.clone();
+        let mut issuers = issuers.clone();
+        issuers.extend(self.settings.named.iter().flat_map(|named| named.issuers(self.settings.resolver())));
         match file {
             Some(path) => {
                 CertificatePool::start_by_with_file(route, *pool, issuers, network, patience, path.clone())

@@ -72,6 +72,15 @@ pub enum ObtainError {
         /// The vantage point's name.
         vantage: String,
     },
+    /// The issuer's name has no address of this family, or cannot be looked up.
+    Unknown {
+        /// Its name and port.
+        name: String,
+        /// IPv4; else IPv6.
+        v4: bool,
+        /// Why.
+        error: io::Error,
+    },
     /// The answer is not a certificate for this key, signed by the key of the verifier that was asked.
     Wrong {
         /// The issuer's name.
@@ -121,6 +130,9 @@ impl fmt::Display for ObtainError {
                 f,
                 "vantage point {vantage} has no address of the verifier's family: add one to the group file"
             ),
+            Self::Unknown { name, v4, error } => {
+                write!(f, "verifier {name}: no IPv{} address: {error}", if *v4 { 4 } else { 6 })
+            }
             Self::Wrong { issuer } => write!(
                 f,
                 "verifier {issuer}: what it sent is no certificate for this key signed by the key that it should have"

@@ -350,3 +350,40 @@ async fn replay(socket: Arc<UdpSocket>, token: Token) {
         socket.send_to(&answer, from).await.unwrap();
     }
 }
+
+/// Knows one name, and counts how often it is asked.
+struct Book(std::sync::atomic::AtomicUsize, Vec<IpAddr>);
+
+impl LookUp for Book {
+    fn addresses<'a>(&'a self, name: &'a str, v4: bool) -> Looked<'a> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let known = self.1.iter().copied().filter(|ip| name == "pv.example.com" && ip.is_ipv4() == v4);
+        let known = known.collect();
+        Box::pin(async move { Ok(known) })
+    }
+}
+
+/// Each time that it is asked, its name is looked up. An address of another family is not asked, and a silent one is followed by
+/// the next.
+#[tokio::test]
+async fn a_verifier_has_a_name() {
+    let running = Running::start(local(Some(Issuer::new(key(1))), None), V4).await;
+    let addresses = ["127.0.0.9", "127.0.0.1", "::1"].map(|ip| ip.parse().unwrap());
+    let book = Arc::new(Book(std::sync::atomic::AtomicUsize::new(0), addresses.to_vec()));
+    let at = |name: &str, v4| {
+        IssuerAddress::named(name, running.address.port(), v4, key(1).public(), Arc::clone(&book) as _)
+    };
+    let wanted = || Wanted { key: key(9), wished: 600, old: None };
+    for _ in 0..2 {
+        let got = obtain(&at("pv.example.com", true), wanted(), &Patience::default()).await.unwrap();
+        assert_eq!(got.address(), "127.0.0.1".parse::<IpAddr>().unwrap());
+    }
+    assert_eq!(book.0.load(std::sync::atomic::Ordering::Relaxed), 2);
+    let other = obtain(&at("other.example.com", true), wanted(), &Patience::default()).await.unwrap_err();
+    assert!(matches!(other, ObtainError::Unknown { v4: true, .. }), "{other}");
+    assert!(other.to_string().contains("other.example.com"), "{other}");
+    // At the IPv6 address nobody listens.
+    let silent = obtain(&at("pv.example.com", false), wanted(), &Patience::default()).await.unwrap_err();
+    assert!(silent.to_string().contains("(::1)"), "{silent}");
+    assert_eq!(running.counters().certificates, 2);
+}

@@ -1,5 +1,6 @@
 //! What a client with certificates can be told and asked.
 
+use super::named::NamedVerifier;
 use super::records::Asked;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
@@ -40,6 +41,12 @@ impl ClientBuilder {
     /// Obtains certificates from this verifier, ahead of the connects that use them.
     pub fn verifier(mut self, verifier: IssuerAddress) -> Self {
         self.asap.issuers.push(verifier);
+        self
+    }
+
+    /// Like [`ClientBuilder::verifier`], by name.
+    pub fn verifier_by_name(mut self, verifier: NamedVerifier) -> Self {
+        self.asap.named.push(verifier);
         self
     }
 
