@@ -7,7 +7,7 @@ use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{Challenge, Message, Request, Token, VantageId};
 use firstflight_wire::asap::{
     BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestInput,
-    ServiceParam, certificate_input, identity_input,
+    ServiceParam, VerifiersParam, certificate_input, identity_input,
 };
 use firstflight_wire::carrier::{self, Carried, Control};
 use firstflight_wire::tcp::{OptionBytes, Options};
@@ -193,6 +193,42 @@ fn service_parameters() {
         let len = read.emit(&mut out).unwrap();
         assert_eq!(HEXLOWER.encode(&out[..len]), HEXLOWER.encode(&param));
     });
+}
+
+#[test]
+fn verifiers_of_a_site() {
+    each(&file("verifiers"), |vector| {
+        let param = bytes(vector, "param");
+        let read = match VerifiersParam::parse(&param) {
+            Ok(read) => read,
+            Err(error) => return assert_eq!(vector["error"], word(error)),
+        };
+        let points: Vec<Vec<_>> = read.iter().map(|one| one.points.iter().collect()).collect();
+        let fields: Vec<_> = read
+            .iter()
+            .zip(&points)
+            .map(|(one, points)| {
+                let points: Vec<_> = points
+                    .iter()
+                    .map(
+                        |one| json!({ "id": one.id, "udp_port": one.udp_port, "name": one.name.to_string() }),
+                    )
+                    .collect();
+                json!({
+                    "key": HEXLOWER.encode(&one.key), "udp_port": one.udp_port, "tcp_port": one.tcp_port,
+                    "name": one.name.to_string(), "points": points,
+                })
+            })
+            .collect();
+        assert_eq!(json!(fields), vector["result"]);
+        let all: Vec<_> = read.iter().zip(&points).map(|(one, points)| (one, points.as_slice())).collect();
+        let mut out = [0; VerifiersParam::MAX_LEN];
+        let len = VerifiersParam::emit(all.into_iter(), &mut out).unwrap();
+        assert_eq!(HEXLOWER.encode(&out[..len]), HEXLOWER.encode(&param));
+    });
+    // A client that knows nothing of them reads what it knew, and takes the one for nothing else.
+    each(&file("service"), |vector| assert!(VerifiersParam::parse(&bytes(vector, "param")).is_err()));
+    each(&file("verifiers"), |vector| assert!(ServiceParam::parse(&bytes(vector, "param")).is_err()));
 }
 
 #[test]

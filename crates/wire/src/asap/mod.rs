@@ -10,6 +10,7 @@ pub mod message;
 mod numbered;
 mod option;
 mod service;
+mod verifiers;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, Ve
 pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
 pub use option::{Hint, Offer, Reply, Status};
 pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
+pub use verifiers::{Name, SitePoint, SitePoints, SiteVerifier, VerifiersParam};
 
 /// Version 1 (high nibble) with algorithm 1: Ed25519 and SHA-256.
 pub const VER_ALG: u8 = 0x11;
