@@ -434,6 +434,7 @@ fn a_setting_without_effect_is_a_mistake() {
         |keys: &str| GOOD.replace("backend = [\"[2001:db8::1]:80\"]", &format!("root = \"d\"\n{keys}"));
     let store = "[store]\nredis = \"redis://a\"\nkeys = \"k\"\n";
     let guarded = at_listener("replays = \"no-duplicates\"");
+    let certified = |keys: &str| at_listener(&format!("trust = \"t\"\nidentity = [\"a.example\"]\n{keys}"));
     for (text, expected) in [
         (GOOD.replace("admin = \"127.0.0.1:9180\"", "admin_hosts = [\"a\"]"), "line 3, admin_hosts: "),
         (at_listener("key_period = \"24h\""), "line 9, key_period: "),
@@ -443,6 +444,7 @@ fn a_setting_without_effect_is_a_mistake() {
         (at_listener("per_site = false"), "neither trust, [listener.verifier] nor [listener.seal]"),
         (at_listener("first_start = true"), "neither trust, [listener.verifier] nor [listener.seal]"),
         (at_listener("trust = \"t\"\nidentity = [\"a.example\"]\nudp_port = 0"), "trust: has no effect"),
+        (certified("first_start = true") + store, "first_start: has no effect: with [store]"),
         (at_listener("fast_open = false\npending = 1024"), "pending: has no effect"),
         (guarded.clone() + store + "ca = \"c\"\n", "ca: has no effect: it is for TLS"),
         (guarded.clone() + store + "chain = \"c\"\nkey = \"k\"\n", "chain: has no effect: it is for TLS"),
@@ -460,6 +462,8 @@ fn a_setting_without_effect_is_a_mistake() {
         GOOD.to_owned(),
         tcp("max_connections = 1\nheader_timeout = \"1s\"", "connect_timeout = \"1s\""),
         at_listener("trust = \"t\"\nidentity = [\"a.example\"]\nfirst_start = true\nper_site = true"),
+        certified("first_start = true\nper_site = true\nreplays = \"no-duplicates\"") + store,
+        certified("first_start = false") + store,
         guarded + &store.replace("redis://", "rediss://") + "ca = \"c\"\nchain = \"c\"\nkey = \"k\"\n",
     ] {
         Config::parse(&text).unwrap();

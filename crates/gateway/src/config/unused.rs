@@ -117,6 +117,11 @@ fn of_listener(config: &Config, listener: &Listener) -> Unused {
             unused.push((&["per_site", "first_start"], why));
         }
     }
+    let remembers = listener.takes_certificates() && listener.per_site;
+    if listener.first_start && config.store.is_some() && !remembers {
+        let why = "has no effect: with [store] the memory there says since when it remembers";
+        unused.push((&["first_start"], why));
+    }
     if check::in_udp(listener).is_empty() && !listener.has_device() {
         unused.push((
             &["trust"],
