@@ -15,6 +15,9 @@ const MOST: usize = 16_384;
 /// The most for each of many memories.
 const MOST_OF_MANY: usize = 256;
 
+/// The most questions of a kind that are reported at once: what a slow store has taken is not reported again.
+const PART: usize = 2048;
+
 /// The most of a whole store's unchecked questions that are kept for one of 1,024 memories: their ids are spread evenly.
 const MOST_UNCHECKED_OF_MANY: usize = 128;
 
@@ -70,7 +73,14 @@ impl List {
         }
     }
 
-    /// The questions in `told`, an earlier copy of this list, were reported.
+    /// At most `most` of its questions, after the first `skipped`.
+    fn part(&self, skipped: usize, most: usize) -> Self {
+        let requests = self.requests.iter().skip(skipped).take(most).copied().collect();
+        let settled = self.settled + skipped.min(self.requests.len()) as u64;
+        Self { most: self.most, requests, names: HashSet::new(), settled }
+    }
+
+    /// The questions in `told`, an earlier copy of this list or a part of it, were reported, and all before them.
     fn settle(&mut self, told: &Self) {
         // Some may have been dropped in the meantime, or another task may have reported the same ones.
         let end = told.settled + told.requests.len() as u64;
@@ -142,7 +152,18 @@ impl Owed {
         self.checked.requests.iter().chain(&self.unchecked.requests)
     }
 
-    /// The questions in `told`, an earlier copy of this value, were reported. If they were too many, a new
+    /// All that is owed, in parts that are reported and [settled](Self::settle) one after the other. There is at least one.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Self> {
+        let longest = self.checked.requests.len().max(self.unchecked.requests.len());
+        let part = |skipped| Self {
+            checked: self.checked.part(skipped, PART),
+            unchecked: self.unchecked.part(skipped, PART),
+            ..*self
+        };
+        (0..longest.max(1)).step_by(PART).map(part)
+    }
+
+    /// The questions in `told`, an earlier copy of this value or one of its parts, were reported. If they were too many, a new
     /// memory has begun.
     pub(crate) fn settle(&mut self, told: &Self) {
         self.begun = self.begun.max(told.dropped);
@@ -216,6 +237,32 @@ mod tests {
             assert_eq!(owed.requests().collect::<Vec<_>>(), [&guard_set(113_800, false)]);
         }
         assert_eq!(RemoteGuard::MOST_REPORTS, 14_856);
+    }
+
+    /// A slow store takes them in parts. What it has taken is not owed any more, and what came meanwhile is.
+    #[test]
+    fn what_is_owed_is_reported_in_parts() {
+        let guard_set = |n: u16, checked| {
+            let key = [[0; 14].as_slice(), &n.to_be_bytes()].concat().try_into().unwrap();
+            JobRequest::GuardSet { key, keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: Some(1), checked }
+        };
+        let mut owed = Owed::default();
+        (0..5_000).for_each(|n| owed.add(guard_set(n, false)));
+        (0..100).for_each(|n| owed.add(guard_set(n, true)));
+        let told = owed.clone();
+        let mut parts = told.parts();
+        let first = parts.next().unwrap();
+        assert_eq!(first.requests().count(), PART + 100);
+        owed.settle(&first);
+        owed.add(guard_set(6_000, true));
+        assert_eq!(owed.requests().count(), 5_000 - PART + 1);
+        assert!(!owed.holds(&guard_set(0, false)) && owed.holds(&guard_set(4_999, false)));
+        for part in parts {
+            assert!(part.requests().count() <= PART);
+            owed.settle(&part);
+        }
+        assert_eq!(owed.requests().collect::<Vec<_>>(), [&guard_set(6_000, true)]);
+        assert_eq!(Owed::default().parts().count(), 1);
     }
 
     /// A recorded first flight that comes again and again.

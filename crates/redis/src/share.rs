@@ -279,8 +279,7 @@ impl Share {
         if !matches!((&self.source, failure), (Source::Cell(..), Failure::OtherMark)) {
             return None;
         }
-        let met = Connection::meet(Arc::clone(&old.node), &self.scope, self.source.overlap());
-        let mut met = timeout(self.options.within, met).await.ok()?.ok()?;
+        let mut met = timeout(self.options.within, self.meet(Arc::clone(&old.node))).await.ok()?.ok()?;
         let mut state = self.lock();
         if state.connecting || !state.owed.is_empty() || state.connection.is_none() {
             return None;
@@ -357,12 +356,17 @@ impl Share {
         }
     }
 
-    async fn open(&self) -> Result<Connection, Failure> {
-        let mut connection = Connection::meet(self.find().await?, &self.scope, self.source.overlap()).await?;
+    /// Meets the memory at a server, if the other members have the same keys: a member with others begins no new memory.
+    async fn meet(&self, node: Arc<Node>) -> Result<Connection, Failure> {
+        let connection = Connection::meet(node, &self.scope, self.source.overlap()).await?;
         if let Some(keys) = self.options.keys {
-            // First of all: a member with other keys begins no new memory.
             connection.agree(keys).await?;
         }
+        Ok(connection)
+    }
+
+    async fn open(&self) -> Result<Connection, Failure> {
+        let mut connection = self.meet(self.find().await?).await?;
         let (owed, past) = {
             let state = self.lock();
             (state.owed.clone(), state.past.clone())
@@ -382,9 +386,11 @@ impl Share {
 
     /// Reports to the store the questions that could not be asked.
     async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
-        let questions = owed.requests().filter_map(|&request| self.question(request, connection));
-        connection.tell(questions.map(|question| question.command)).await?;
-        self.lock().owed.settle(&owed);
+        for part in owed.parts() {
+            let questions = part.requests().filter_map(|&request| self.question(request, connection));
+            connection.tell(questions.map(|question| question.command)).await?;
+            self.lock().owed.settle(&part);
+        }
         Ok(())
     }
 
