@@ -81,7 +81,7 @@ pub(crate) async fn serve(
                 // Apart, because it is large, and this future is moved several times before it begins.
                 Box::pin(http::serve(client, &site, phases.draining, shared)).await;
             }
-            Mode::Tcp | Mode::TlsPassthrough => l4::serve(client, &now).await,
+            Mode::Tcp | Mode::TlsPassthrough => Box::pin(l4::serve(client, &now)).await,
         }
     };
     tokio::select! {

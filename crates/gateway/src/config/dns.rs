@@ -283,6 +283,10 @@ fn lacks(listener: &Listener) -> Option<&'static str> {
     let of_v4 = udp.iter().filter(|at| at.is_ipv4()).count();
     match () {
         () if !listener.takes_certificates() => Some("trust: first flights inside lookups have certificates"),
+        () if listener.per_site => Some(
+            "one memory with the other servers of its names: a request inside a lookup and its direct copy may reach two of them, and \
+             would run at both. Share a [store] in place of per_site = true",
+        ),
         () if !listener.fast_open || listener.pending == 0 => Some("fast_open and pending"),
         () if udp.is_empty() => Some("UDP (udp_port)"),
         () if of_v4 > 1 || udp.len() - of_v4 > 1 => {

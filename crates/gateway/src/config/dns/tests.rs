@@ -86,6 +86,7 @@ fn a_mistake_names_line_and_key() {
             &[("[\"192.0.2.80:443\"]", "[\"192.0.2.80:443\", \"192.0.2.81:443\"]")],
             "needs one address of a family",
         ),
+        (&[("trust =", "per_site = true\ntrust =")], "may reach two of them"),
         (&[("trust =", "fast_open = false\ntrust =")], "the listener \"web\" needs fast_open and pending"),
         (&[("\"f.Example.com\"", "\"f..com\"")], "line 8, carriage_zone: \"f..com\" is no domain name"),
         (&[("origin = \"example.com.\"", "origin = \"\u{e4}\"")], "line 12, origin: "),
