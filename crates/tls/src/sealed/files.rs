@@ -66,7 +66,7 @@ pub enum SealFileError {
 fn unusable(path: &Path, error: &KeyFileError) -> String {
     let advice = match error {
         KeyFileError::Read(ReadError::Io(_)) => {
-            "; make one with `firstflight seal keygen --name NAME -o FILE`"
+            "; make one with `firstflight seal keygen --name NAME -o FILE`, or, in a farm, copy another member's"
         }
         _ => "",
     };
