@@ -141,15 +141,15 @@ impl Client {
         tokio::time::timeout(within, ready).await.unwrap_or(false)
     }
 
-    /// Like [`Client::prepare`]. If requests are to travel inside lookups, it also looks these servers up, so that the first
-    /// connect knows what they publish.
+    /// Like [`Client::prepare`]. If requests are to travel inside lookups, it also looks up those of these servers of which it does
+    /// not know what they publish, so that the first connect knows it.
     ///
     /// # Panics
     /// As [`Client::prepare`].
     pub async fn prepare_for(&self, servers: &[Authority], within: Duration) -> bool {
         let inside = self.shared.asap.as_ref().is_some_and(|asap| asap.settings.inside.is_some());
         let mut asking = JoinSet::new();
-        for server in servers.iter().filter(|_| inside) {
+        for server in servers.iter().filter(|server| inside && self.published(server).is_none()) {
             let (client, server) = (self.clone(), server.clone());
             asking.spawn(async move { client.look_up(server).await.is_ok() });
         }

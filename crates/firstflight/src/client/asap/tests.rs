@@ -81,3 +81,24 @@ async fn why_a_server_gets_no_certificate_is_known() {
     assert_eq!(stranger.uncertified(&"other.example:80".parse().unwrap(), Outcome::Accepted), None);
     assert_eq!(crate::Client::new().uncertified(&server, mismatch), None);
 }
+
+/// Who waits for a lookup that tells nothing new is later than without.
+#[tokio::test]
+async fn only_servers_of_which_nothing_is_known_are_looked_up_ahead() {
+    let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]).public();
+    let resolver = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let [one, two] = ["127.0.0.1:9", "127.0.0.2:9"].map(|at| at.parse().unwrap());
+    let inside = InsideLookups::new(resolver.local_addr().unwrap(), [one, two]).unwrap();
+    let own = IssuerAddress::new(one, key);
+    let builder = crate::Client::builder().network(NetworkId([1; 16])).verifier(own).inside_lookups(inside);
+    let [known, unknown]: [Authority; 2] =
+        ["known.example:80", "unknown.example:80"].map(|server| server.parse().unwrap());
+    let client = builder.record(known.clone(), published()).build().unwrap();
+    client.prepare_for(&[known, unknown], Duration::from_millis(500)).await;
+    let (mut asked, mut datagram) = (Vec::new(), [0; 1500]);
+    while let Ok(length) = resolver.try_recv(&mut datagram) {
+        asked.push(String::from_utf8_lossy(&datagram[..length]).into_owned());
+    }
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|question| question.contains("unknown")), "{asked:?}");
+}
