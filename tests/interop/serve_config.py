@@ -176,6 +176,9 @@ class Options:
         self.set("listener", "body_timeout", "24h" if value == "0" else value_of(SECONDS, value))
 
     def finish(self):
+        if "redis" in self.tables["store"]:
+            # The memory of the store says since when it remembers.
+            self.tables["listener"].pop("first_start", None)
         device = next((name for name in ("listener.tun", "listener.xdp") if self.tables[name]), None)
         if device:
             self.set(device, "port", self.ports[-1] if self.ports else ENGINE_PORT)
