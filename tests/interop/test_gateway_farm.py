@@ -1,10 +1,13 @@
 """Farms of gateways: a first flight runs at one backend once, whichever gateway it reaches."""
 
+import collections
+import contextlib
 import os
 import pwd
 import secrets
 import shutil
 import signal
+import threading
 
 import pytest
 
@@ -148,6 +151,52 @@ def test_a_gateway_that_was_killed_forgets_nothing(testbed):
     farm.fetch(0, "/new")
     record = farm.members[0].logged(1)[-1]
     assert farm.fetch(0, "/newer").info.syn_data, show(record)
+
+
+
+def visits(farm, member, name, asked, may_fail=False):
+    """Visits that do not end before `asked` is full, each with a copy of its first flight to every member at once."""
+    for number in range(asked.maxlen):
+        path = f"/{name}{number}"
+        answered = False
+        with contextlib.suppress(OSError, AssertionError) if may_fail else contextlib.nullcontext():
+            answered = farm.fetch(member, path).status == 200
+        asked.append((path, answered))
+        # The device is gone while its member is.
+        with contextlib.suppress(OSError):
+            for syn in farm.wires[member].recorded():
+                for wire in farm.wires:
+                    wire.send(syn)
+
+
+@pytest.mark.needs("nft", "redis-server")
+def test_a_farm_that_is_killed_and_reloaded_under_load_runs_each_request_once(testbed):
+    root = testbed.root()
+    farm = Farm(testbed, root, testbed.start(Redis(root)))
+    for space in farm.spaces:
+        # The kernel beside the other member does not know the connection. Its RST would end the request.
+        space.nft("type filter hook output priority 0; tcp flags & rst == rst drop")
+    asked = {name: collections.deque(maxlen=count) for name, count in (("killed", 30), ("beside", 60), ("after", 30))}
+    killed = threading.Thread(target=visits, args=(farm, 0, "killed", asked["killed"], True))
+    beside = threading.Thread(target=visits, args=(farm, 1, "beside", asked["beside"]))
+    killed.start(), beside.start()
+    farm.members[0].wait_until(lambda: len(asked["killed"]) >= 10, "ten visits")
+    farm.members[0].popen.send_signal(signal.SIGKILL)
+    farm.members[0].popen.wait()
+    farm.members[0] = farm.start(0)
+    farm.wires[0] = testbed.enter_context(Replayer(farm.spaces[0], TUN))
+    for _ in range(3):
+        farm.members[1].reload("was read again")
+    killed.join(), beside.join()
+    visits(farm, 0, "after", asked["after"])
+    farm.settled()
+    for path, answered in (visit for visited in asked.values() for visit in visited):
+        executed = farm.executed(path)
+        assert executed <= 1 and (executed == 1 or not answered), f"{path}: {executed} executions"
+    assert all(answered for name in ("beside", "after") for _, answered in asked[name])
+    for member in farm.members:
+        taken = [record for record in member.records() if record.get("event") == "request" and is_accepted(record)]
+        assert taken, "no first flight was taken"
 
 
 SEALED = """
