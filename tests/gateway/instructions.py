@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 import time
 
-#: Requests of the two runs. The difference leaves the start and the end out.
-FEW, MANY = 100, 600
+#: Requests before the count begins, and those that are counted.
+BEFORE, COUNTED = 50, 400
 SIZE = 300
 FILE = """
 [gateway]
@@ -49,13 +49,13 @@ def ask(client, keeps):
         pass
 
 
-def counted(binary, root, keeps, count):
+def counted(binary, root, keeps):
     at = ("127.0.0.1", free_port())
-    path = os.path.join(root, "gateway.toml")
+    path, out = os.path.join(root, "gateway.toml"), os.path.join(root, "out")
     with open(path, "w", encoding="utf-8") as file:
         file.write(FILE.format(port=at[1], root=root))
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={root}/out", binary, "gateway", path]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    valgrind = ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
+    server = subprocess.Popen([*valgrind, binary, "gateway", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while server.poll() is None:
             try:
@@ -64,16 +64,20 @@ def counted(binary, root, keeps, count):
             except OSError:
                 time.sleep(0.1)
         client = socket.create_connection(at)
-        for _ in range(count):
+        for number in range(BEFORE + COUNTED):
+            if number == BEFORE:
+                subprocess.run(["callgrind_control", "-i", "on", str(server.pid)], check=True, stdout=subprocess.DEVNULL)
             ask(client, keeps)
             if not keeps:
                 client.close()
                 client = socket.create_connection(at)
+        subprocess.run(["callgrind_control", "-i", "off", str(server.pid)], check=True, stdout=subprocess.DEVNULL)
         client.close()
     finally:
         server.terminate()
-    said = server.communicate()[1]
-    return int(re.search(r"Collected : (\d+)", said)[1])
+        server.wait()
+    with open(out, encoding="utf-8") as file:
+        return max(map(int, re.findall(r"^(?:totals|summary): (\d+)", file.read(), re.MULTILINE))) // COUNTED
 
 
 def main():
@@ -84,8 +88,7 @@ def main():
         with tempfile.TemporaryDirectory() as root:
             with open(os.path.join(root, "file"), "wb") as file:
                 file.write(b"x" * SIZE)
-            few, many = (counted(options.bin, root, keeps, count) for count in (FEW, MANY))
-        print(f"{(many - few) // (MANY - FEW):,} instructions for a request {what}")
+            print(f"{counted(options.bin, root, keeps):,} instructions for a request {what}", flush=True)
 
 
 if __name__ == "__main__":
