@@ -97,6 +97,9 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 #[derive(Debug, Clone, Serialize)]
 struct Bar {
     ms: f64,
+    /// By how much later the answer to the program's first bytes comes: behind an ordinary handshake they have a round trip of
+    /// their own.
+    later_ms: f64,
     /// By how much longer the program's first bytes would have been on their way.
     saved_ms: f64,
     outcome: &'static str,
@@ -237,7 +240,8 @@ impl Board {
                 entry.recent.pop_front();
             }
             let (ms, saved_ms) = (contact.connect_ms, contact.saved_ms.unwrap_or_default());
-            entry.recent.push_back(Bar { ms, saved_ms, outcome: contact.outcome, unix_ms: now });
+            let later_ms = if accepted { 0.0 } else { contact.rtt_ms.unwrap_or_default() };
+            entry.recent.push_back(Bar { ms, later_ms, saved_ms, outcome: contact.outcome, unix_ms: now });
             entry.last = Some(contact.clone());
             total.contacts += 1;
             total.accepted += u64::from(accepted);

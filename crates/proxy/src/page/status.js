@@ -24,7 +24,7 @@ const ms = (n) => {
 
 // The height of a plot in milliseconds: one slow connection does not flatten the others.
 const scale = (recent) => {
-  const sorted = recent.map((one) => one.ms + (one.saved_ms || 0)).sort((a, b) => a - b);
+  const sorted = recent.map((one) => one.ms + one.later_ms + one.saved_ms).sort((a, b) => a - b);
   const most = sorted.length ? sorted[sorted.length - 1] : 1;
   const usual = sorted.length ? sorted[Math.floor((sorted.length - 1) * 0.8)] : 1;
   return Math.max(1, Math.min(most, usual * 1.25));
@@ -45,11 +45,12 @@ const bars = (recent, width, height, most) => {
       bar = shape("rect", { class: one.outcome, x, y: height - tall, width: wide, height: tall });
     }
     bar.append(shape("title", {}, `${ms(one.ms)}, ${one.outcome}`));
-    // What was not waited for, above the bar.
-    const ghost = Math.min((one.saved_ms / most) * height, height - Math.min(height, (one.ms / most) * height));
-    if (!(ghost > 0)) return [bar];
-    const above = shape("rect", { class: "ghost", x, y: height - (one.ms / most) * height - ghost, width: wide, height: ghost });
-    above.append(shape("title", {}, `${ms(one.saved_ms)} saved`));
+    // Above the bar: the round trip of the first bytes behind a handshake, or what was not waited for.
+    const [extra, css, says] = one.later_ms ? [one.later_ms, "later", "until the first answer"] : [one.saved_ms, "ghost", "saved"];
+    const high = Math.min((extra / most) * height, height - Math.min(height, (one.ms / most) * height));
+    if (!(high > 0)) return [bar];
+    const above = shape("rect", { class: css, x, y: height - (one.ms / most) * height - high, width: wide, height: high });
+    above.append(shape("title", {}, `${ms(extra)} ${says}`));
     return [bar, above];
   });
 };
@@ -83,7 +84,7 @@ const row = (server) => {
     line.append(td);
     return td;
   };
-  const small = shape("svg", { viewBox: "0 0 120 18", role: "img", "aria-label": "times to open connections" });
+  const small = shape("svg", { viewBox: "0 0 120 18", role: "img", "aria-label": "times until the first answer" });
   small.append(...bars(server.recent, 120, 18, scale(server.recent)));
   const carried = element("small", `${bytes(server.sent)} sent, ${bytes(server.received)} received`);
   cell(server.server).append(carried, small);
@@ -95,7 +96,8 @@ const row = (server) => {
     how.append(element("span", `${last.outcome || ""} by ${last.way || ""}`, last.outcome));
     if (last.early_yes) how.append(", early answer");
     if (last.reason) how.append(element("small", `${last.reason}: ${server.means || ""}`));
-    cell(ms(last.connect_ms), "number");
+    const later = last.outcome === "accepted" ? 0 : last.rtt_ms || 0;
+    cell(ms(last.connect_ms === undefined ? undefined : last.connect_ms + later), "number");
     cell(ms(last.rtt_ms), "number");
   }
   const counts = cell(`${server.accepted} of ${server.contacts}`, "number");
