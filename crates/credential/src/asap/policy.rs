@@ -24,12 +24,6 @@ use firstflight_wire::Clock;
 use firstflight_wire::asap::{Block, Carrier, Hint, Offer, RequestInput, Status, certificate_input};
 use sha2::{Digest, Sha256};
 
-impl Window {
-    /// For ASAP's requests, whose stamp is signed: at most a minute old, and at most ten seconds ahead.
-    pub const REQUESTS: Self =
-        Self { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
-}
-
 /// Limits of first flights that fronts hand over (`docs/spec/dns-carriage.md` §9): the age of the
 /// certificate, the age of the request, and the bytes sent before the client's ACK as a multiple of those
 /// received. A client that has left its address can attack the next user of the address for at most an hour,

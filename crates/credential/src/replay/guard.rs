@@ -22,6 +22,10 @@ pub struct Window {
 }
 
 impl Window {
+    /// For ASAP's requests, whose stamp is signed: at most a minute old, and at most ten seconds ahead.
+    pub const REQUESTS: Self =
+        Self { past: Duration::from_secs(60), future: Duration::from_secs(10), spread: Duration::ZERO };
+
     /// For copies that the network makes. They are stamped when they arrive, within 2 MSL = 120 s (RFC 9293
     /// §3.4.2) of the original.
     pub const NETWORK: Self =
