@@ -104,8 +104,9 @@ impl Listener {
         Self(Kind::Engine(EngineListener { parts, local, turn: AtomicUsize::new(0) }))
     }
 
-    /// The number of engines behind it.
-    pub(crate) const fn shards(&self) -> usize {
+    /// The number of engines behind it: 1, unless its endpoint is [sharded](crate::Endpoint::sharded).
+    #[must_use]
+    pub const fn shards(&self) -> usize {
         match &self.0 {
             Kind::Engine(engine) => engine.parts.len(),
             Kind::Kernel(_) => 1,
