@@ -7,6 +7,7 @@
 mod block;
 mod input;
 pub mod message;
+mod name;
 mod numbered;
 mod option;
 mod service;
@@ -17,9 +18,10 @@ mod tests;
 
 pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, VerifierId};
 pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
+pub use name::Name;
 pub use option::{Hint, Offer, Reply, Status};
 pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
-pub use verifiers::{Name, SitePoint, SitePoints, SiteVerifier, VerifiersParam};
+pub use verifiers::{SitePoint, SitePoints, SiteVerifier, VerifiersParam};
 
 /// Version 1 (high nibble) with algorithm 1: Ed25519 and SHA-256.
 pub const VER_ALG: u8 = 0x11;

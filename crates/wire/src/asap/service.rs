@@ -1,7 +1,7 @@
 //! The parameter of an SVCB or HTTPS record (RFC 9460) that says that a server supports ASAP
 //! (`docs/spec/asap.md`, section 9).
 
-use super::VerifierId;
+use super::{Name, VerifierId};
 use crate::{EmitError, ParseError};
 use core::fmt;
 use core::num::{NonZeroU8, NonZeroU16};
@@ -80,67 +80,36 @@ impl fmt::Debug for VerifierIds<'_> {
     }
 }
 
-/// A domain name in uncompressed wire form (RFC 1035 §3.1), in lower case, with at least one label, and short
-/// enough that a label of 63 octets fits in front.
+/// A [`Name`] that is short enough that a label of 63 octets fits in front.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Zone<'a>(&'a [u8]);
+pub struct Zone<'a>(Name<'a>);
 
 impl<'a> Zone<'a> {
-    /// Longest wire form, bytes: 255 (RFC 1035 §2.3.4) minus a label of 63 octets and its length byte.
-    pub const MAX: usize = 255 - 64;
+    /// Longest wire form, bytes: [`Name::MAX`] minus a label of 63 octets and its length byte.
+    pub const MAX: usize = Name::MAX - 64;
 
     /// The zone whose wire form is exactly `bytes`; `None` if they are not such a name.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        let mut rest = bytes;
-        loop {
-            let (&len, behind) = rest.split_first()?;
-            if len == 0 {
-                let whole = behind.is_empty() && (2..=Self::MAX).contains(&bytes.len());
-                return whole.then_some(Self(bytes));
-            }
-            // Values of 64 and above are compression pointers, or reserved.
-            let (label, behind) = behind.split_at_checked(usize::from(len)).filter(|_| len < 64)?;
-            if label.iter().any(u8::is_ascii_uppercase) {
-                return None;
-            }
-            rest = behind;
-        }
+        Name::new(bytes).filter(|name| name.as_bytes().len() <= Self::MAX).map(Self)
     }
 
     /// The wire form.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
-        self.0
+        self.0.as_bytes()
     }
 
     /// The labels, without the empty label of the root.
     pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut rest = self.0;
-        core::iter::from_fn(move || {
-            let (&len, behind) = rest.split_first()?;
-            let (label, behind) = behind.split_at_checked(usize::from(len)).filter(|_| len > 0)?;
-            rest = behind;
-            Some(label)
-        })
+        self.0.labels()
     }
 }
 
 impl fmt::Display for Zone<'_> {
-    /// Shows the name with dots. Characters other than letters, digits, hyphens and underscores are escaped as
-    /// in RFC 1035 §5.1.
+    /// As [`Name`]'s.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for label in self.labels() {
-            for &byte in label {
-                if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
-                    write!(f, "{}", char::from(byte))?;
-                } else {
-                    write!(f, "\\{byte:03}")?;
-                }
-            }
-            f.write_str(".")?;
-        }
-        Ok(())
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -255,7 +224,7 @@ impl<'a> ServiceParam<'a> {
         writer.put(ids.as_flattened())?;
         if let Some(Carriage { key, zone: Zone(zone), .. }) = carriage {
             writer.put(&key)?;
-            writer.put(zone)?;
+            writer.put(zone.as_bytes())?;
         }
         Ok(writer.at)
     }
