@@ -25,6 +25,7 @@ mod budget;
 mod client;
 pub mod config;
 mod connection;
+mod counted;
 mod device;
 mod error;
 mod farm;
