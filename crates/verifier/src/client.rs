@@ -9,7 +9,7 @@ mod route;
 pub use fault::{Fault, ObtainError, VantageFault};
 pub use name::{BySystem, IssuerName, LookUp, Looked};
 pub use reach::{Datagrams, Mapping, Reach, is_pair, reach};
-pub use route::{Dial, Dialled, Duplex, Route};
+pub use route::{Dial, Dialled, Duplex, Permit, Route};
 
 use crate::clock::boot_clock;
 use crate::group::{Group, GroupError, VantageAddress};

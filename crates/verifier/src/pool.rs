@@ -13,8 +13,8 @@ mod state;
 pub use file::PoolFileError;
 pub(crate) use file::boot_id;
 pub use site::Site;
-pub(crate) use state::is_due;
 pub use state::{PoolConfig, is_usable};
+pub(crate) use state::{due, is_due};
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Route, Wanted, obtain_by};
 use crate::clock::boot_clock;
@@ -182,6 +182,12 @@ impl CertificatePool {
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.shared.lock().is_failing()
+    }
+
+    /// This host's address of one family, as a verifier sees it.
+    #[must_use]
+    pub fn address(&self, v4: bool) -> Option<IpAddr> {
+        self.shared.lock().address(v4)
     }
 
     /// How many certificates of this network no site has seen yet.

@@ -52,7 +52,11 @@ impl Conversation {
         // From now on the kernel accepts datagrams only from there. Without a route, TCP would have none
         // either.
         socket.connect(peer.address).await.map_err(Fault::Socket)?;
-        let way = match ask_by_datagram(&socket, peer, &patience, &make(None, true)).await {
+        let answer = ask_by_datagram(&route, &socket, peer, &patience, &make(None, true)).await;
+        if let Some(Message::Challenge(_) | Message::Refused(_)) = answer {
+            route.handle_answer(peer.address);
+        }
+        let way = match answer {
             Some(Message::Challenge(message)) => Way::Datagrams(socket, message.challenge),
             Some(Message::Refused(refused)) => return Err(Fault::Refused(refused)),
             Some(_) => return Err(Fault::Nonsense),
@@ -70,7 +74,8 @@ impl Conversation {
             let answer = match &self.way {
                 Way::Stream => return self.ask_by_stream(&make(None, false)).await,
                 Way::Datagrams(socket, challenge) => {
-                    ask_by_datagram(socket, self.peer, &self.patience, &make(Some(*challenge), true)).await
+                    let message = make(Some(*challenge), true);
+                    ask_by_datagram(&self.route, socket, self.peer, &self.patience, &message).await
                 }
             };
             match (answer, &mut self.way) {
@@ -114,6 +119,7 @@ impl Conversation {
 
 /// Sends a datagram until it is answered. Ignores datagrams that do not answer it.
 async fn ask_by_datagram(
+    route: &Route,
     socket: &UdpSocket,
     peer: Peer,
     patience: &Patience,
@@ -121,6 +127,9 @@ async fn ask_by_datagram(
 ) -> Option<Message> {
     let mut wait = patience.first;
     for _ in 0..patience.sends {
+        if !route.may_send(peer.address) {
+            return None;
+        }
         // If the port is closed, an ICMP error says so here or in `recv`. Then only TCP is left.
         socket.send(message).await.ok()?;
         match timeout(wait, answer(socket, peer)).await {

@@ -23,6 +23,15 @@ pub trait Dial: Send + Sync {
     fn dial(&self, to: SocketAddr) -> Dialled<'_>;
 }
 
+/// Decides about datagrams to a verifier that is not trusted with more.
+pub trait Permit: Send + Sync {
+    /// Whether a datagram may leave to this address now. It is asked just before each one.
+    fn may_send(&self, to: SocketAddr) -> bool;
+
+    /// The verifier at this address has answered with a challenge, or a refusal.
+    fn handle_answer(&self, from: SocketAddr);
+}
+
 /// How verifiers are reached.
 #[derive(Clone, Default)]
 pub enum Route {
@@ -31,6 +40,8 @@ pub enum Route {
     System,
     /// By these streams only, for protocol engines that have their own address.
     Streams(Arc<dyn Dial>),
+    /// By datagrams of the system's sockets only, each of which has to be permitted.
+    Permitted(Arc<dyn Permit>),
 }
 
 impl Route {
@@ -38,6 +49,21 @@ impl Route {
         match self {
             Self::System => Ok(Box::new(TcpStream::connect(to).await?)),
             Self::Streams(dial) => dial.dial(to).await,
+            Self::Permitted(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "only UDP is used")),
+        }
+    }
+
+    /// Whether a datagram may leave.
+    pub(super) fn may_send(&self, to: SocketAddr) -> bool {
+        match self {
+            Self::System | Self::Streams(_) => true,
+            Self::Permitted(permit) => permit.may_send(to),
+        }
+    }
+
+    pub(super) fn handle_answer(&self, from: SocketAddr) {
+        if let Self::Permitted(permit) = self {
+            permit.handle_answer(from);
         }
     }
 }
@@ -47,6 +73,7 @@ impl fmt::Debug for Route {
         f.write_str(match self {
             Self::System => "System",
             Self::Streams(_) => "Streams(..)",
+            Self::Permitted(_) => "Permitted(..)",
         })
     }
 }

@@ -77,7 +77,8 @@ pub(crate) fn is_due(certificate: &ClientCertificate, now: Instant) -> bool {
     due(certificate) <= now
 }
 
-fn due(certificate: &ClientCertificate) -> Instant {
+/// When it should be renewed.
+pub(crate) fn due(certificate: &ClientCertificate) -> Instant {
     let lasts = certificate.body().lasts();
     certificate.obtained() + (lasts - margin(lasts))
 }
@@ -197,6 +198,11 @@ impl State {
     pub(crate) fn is_failing(&self) -> bool {
         let mut here = self.here().peekable();
         here.peek().is_some() && here.all(|shelf| shelf.failures > 0)
+    }
+
+    pub(crate) fn address(&self, v4: bool) -> Option<IpAddr> {
+        let held = self.here().flat_map(|shelf| shelf.fresh.iter().chain(shelf.sites.values()));
+        held.map(|held| held.certificate.address()).find(|address| address.is_ipv4() == v4)
     }
 
     pub(crate) fn fresh(&self) -> usize {
