@@ -4,7 +4,7 @@
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
 //! - [`obtain`] gets a certificate for a client, and a [`CertificatePool`] keeps some ready for use. A [`KeptCertificate`] is one in
-//!   a file.
+//!   a file, and [`learnt`] has those of verifiers that sites name.
 #![forbid(unsafe_code)]
 
 mod challenge;
@@ -17,6 +17,7 @@ mod global;
 mod group;
 mod kept;
 mod key_file;
+pub mod learnt;
 mod limits;
 mod mac;
 mod machine;
@@ -41,6 +42,7 @@ pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
 pub use kept::{KeptCertificate, KeptError, NotUsed, RenewError};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
+pub use learnt::{LearntVerifier, LearntVerifiers, SiteRecord, Surroundings};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
 pub use pool::{CertificatePool, PoolConfig, Site, is_usable};
