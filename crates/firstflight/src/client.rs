@@ -232,6 +232,9 @@ impl Client {
             None => self.race_by_system(server, addresses, flights).await,
         };
         shared.kernel.note_contact(network, server, result.is_ok());
+        if let (Some(asap), Ok(finish)) = (self.asap(), &result) {
+            asap.handle_visit(server, &finish.stream);
+        }
         result.map_err(|Lost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
     }
 

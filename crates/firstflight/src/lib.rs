@@ -178,7 +178,7 @@ pub use stream::{
 };
 #[cfg(feature = "asap")]
 pub use {
-    client::asap::{InsideLookups, NamedVerifier, Uncertified},
+    client::asap::{FoundVerifiers, InsideLookups, NamedVerifier, Uncertified},
     engine::own_verifier::{OwnVerifier, OwnVerifierError},
     firstflight_verifier as verifier,
     server::fronts::{RelayTarget, RelayTargetError},

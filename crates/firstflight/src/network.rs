@@ -43,6 +43,13 @@ pub fn network_id() -> Option<NetworkId> {
     Some(derive(kind.trim(), &address))
 }
 
+/// Whether this is an address of this host, or of its gateway.
+#[cfg(feature = "asap")]
+pub(crate) fn is_near(address: IpAddr) -> bool {
+    // A socket can be bound to the host's own addresses only.
+    UdpSocket::bind((address, 0)).is_ok() || gateway().is_some_and(|(_, gateway)| gateway == address)
+}
+
 fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }

@@ -5,7 +5,7 @@ mod parameter;
 
 pub use parameter::{Parameter, Validated};
 
-use firstflight_wire::asap::{ServiceParam, UdpService, VerifierId, VerifierIds};
+use firstflight_wire::asap::{ServiceParam, UdpService, VerifierId, VerifierIds, VerifiersParam};
 use futures_util::future::{Either, select};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -41,6 +41,8 @@ pub struct Published {
     pub bytes: Vec<u8>,
     /// How long the record may be kept, seconds.
     pub ttl: u32,
+    /// The record names verifiers from which a client can get certificates for this site ([`VerifiersParam`]).
+    pub names_verifiers: bool,
 }
 
 impl Published {
@@ -77,6 +79,7 @@ impl Published {
             verifiers: param.verifiers.iter().collect(),
             bytes: bytes.to_vec(),
             ttl,
+            names_verifiers: false,
         })
     }
 }
@@ -244,7 +247,8 @@ fn service(absolute: &str, port: u16) -> String {
 /// What these records say about the server that has the addresses of `name` (absolute), at `port`: the usable record
 /// with the smallest priority.
 fn published(answers: &[Record], name: &str, port: u16) -> Option<Published> {
-    usable(answers, name, port, &[KEY]).into_iter().find_map(|(record, ttl)| parameter(record, ttl))
+    let known = [KEY, VerifiersParam::KEY];
+    usable(answers, name, port, &known).into_iter().find_map(|(record, ttl)| parameter(record, ttl))
 }
 
 /// The records that are about the server that has the addresses of `name` (absolute), at `port`, with their TTL, that of
@@ -285,8 +289,15 @@ fn is_compatible(record: &SVCB, port: u16, supported: &[u16]) -> bool {
 }
 
 fn parameter(record: &SVCB, ttl: u32) -> Option<Published> {
+    let mut published = Published::read(&value(record, KEY)?, ttl)?;
+    published.names_verifiers = value(record, VerifiersParam::KEY).is_some();
+    Some(published)
+}
+
+/// The value of a parameter with this SvcParamKey.
+fn value(record: &SVCB, wanted: u16) -> Option<Vec<u8>> {
     record.svc_params.iter().find_map(|(key, value)| match (key, value) {
-        (SvcParamKey::Key(KEY), SvcParamValue::Unknown(bytes)) => Published::read(&bytes.0, ttl),
+        (SvcParamKey::Key(key), SvcParamValue::Unknown(bytes)) if *key == wanted => Some(bytes.0.clone()),
         _ => None,
     })
 }

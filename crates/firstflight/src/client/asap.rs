@@ -2,6 +2,7 @@
 
 mod calls;
 mod certificates;
+mod found;
 mod inside;
 mod named;
 mod records;
@@ -22,7 +23,7 @@ use crate::kernel::Kernel;
 use crate::record::{Names, Published};
 use crate::stream::{Stream, Way};
 pub use calls::Uncertified;
-use certificates::Certificates;
+use certificates::{Certificates, Own};
 use firstflight_credential::asap::{ClientCertificate, Identity};
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
@@ -30,6 +31,8 @@ use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, IssuerAddress, KeptCertificate, Patience, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
+use found::Found;
+pub use found::FoundVerifiers;
 use inside::Inside;
 pub use inside::InsideLookups;
 pub use named::NamedVerifier;
@@ -37,7 +40,7 @@ use records::{Asked, Question, Records};
 use remembered::Remembered;
 use std::future::ready;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -68,6 +71,7 @@ pub(super) struct Settings {
     pub inside: Option<InsideLookups>,
     /// The resolver that the caller named.
     pub names: Resolver,
+    pub found: FoundVerifiers,
 }
 
 /// A resolver that the caller named.
@@ -77,6 +81,16 @@ impl Settings {
     /// The client's memory is in this file.
     pub(super) fn keep_in(&mut self, cache: Option<&PathBuf>) {
         self.cache = cache.cloned();
+    }
+
+    /// Nothing is learnt from strangers.
+    pub(super) const fn find_none(&mut self) {
+        self.found = FoundVerifiers::Off;
+    }
+
+    /// Whether there are certificates without those of verifiers that are found.
+    const fn has_any(&self) -> bool {
+        !self.issuers.is_empty() || !self.named.is_empty() || self.given.is_some()
     }
 
     /// Whose certificates there are.
@@ -99,8 +113,8 @@ impl Settings {
         by_engine: Option<&ByEngine>,
     ) -> Option<Asap> {
         let names = self.names.clone();
-        let has_any = !self.issuers.is_empty() || !self.named.is_empty() || self.given.is_some();
-        has_any.then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
+        let wanted = self.has_any() || self.found == FoundVerifiers::Site;
+        wanted.then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
     }
 }
 
@@ -111,6 +125,8 @@ pub(super) struct Asap {
     /// Cookies are used in UDP, too.
     cookies: bool,
     records: Records,
+    /// Verifiers that sites name.
+    found: Option<Arc<Found>>,
     /// The network, if the caller named it.
     fixed: Option<NetworkId>,
     /// The engine that the caller gave.
@@ -227,10 +243,15 @@ impl Asap {
     ) -> Self {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
-        let records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
+        let mut records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
+        let found = (settings.found == FoundVerifiers::Site).then(|| {
+            let configured = settings.verifiers().collect();
+            Arc::new(Found::new(configured, fixed.unwrap_or(NetworkId::UNKNOWN), records.resolvers()))
+        });
+        found.iter().for_each(|found| records.tell(found));
         let network = Mutex::new(fixed.unwrap_or(NetworkId::UNKNOWN));
         let kernel = kernel.clone();
-        Self { settings, cookies, records, fixed, given, engine: OnceLock::new(), kernel, network }
+        Self { settings, cookies, records, found, fixed, given, engine: OnceLock::new(), kernel, network }
     }
 
     /// Whether it is worth asking what `server` publishes.
@@ -247,18 +268,39 @@ impl Asap {
     /// Starts to ask what `server` publishes, if that is not known.
     pub(super) fn ask(&self, server: &Authority) -> Asked {
         self.begin_fixed();
-        self.records.ask(server)
+        let asked = self.records.ask(server);
+        if self.may_certify() { asked } else { asked.in_background() }
     }
 
-    /// Starts on the network that the caller named, if it named one.
+    /// Whether there may be a certificate for the next connect. If not, nobody waits for what its server publishes.
+    pub(super) fn may_certify(&self) -> bool {
+        self.settings.has_any() || self.found.as_ref().is_some_and(|found| found.has_any())
+    }
+
+    /// Starts on the network that the caller named, if it named one, or for the first certificate of a verifier that was found.
     pub(super) fn begin_fixed(&self) {
-        if let Some(network) = self.fixed {
-            self.start(network);
+        match self.fixed {
+            Some(network) => drop(self.start(network)),
+            None if self.engine.get().is_none() && !self.settings.has_any() => {
+                let network = *self.network.lock().unwrap_or_else(PoisonError::into_inner);
+                self.start(network);
+            }
+            None => {}
+        }
+    }
+
+    /// `server` has answered by this stream.
+    pub(super) fn handle_visit(&self, server: &Authority, stream: &Stream) {
+        if let (Some(found), Ok(peer)) = (&self.found, stream.peer_addr()) {
+            found.handle_visit(server, peer.is_ipv4());
         }
     }
 
     /// The engine and the pool, which start now if they have not yet. `None` if they cannot.
     fn start(&self, network: NetworkId) -> Option<&Engine> {
+        if self.engine.get().is_none() && !self.may_certify() {
+            return None;
+        }
         let engine = self.engine.get_or_init(|| match self.begin(network) {
             Ok(engine) => Some(engine),
             Err(error) => {
@@ -270,10 +312,11 @@ impl Asap {
     }
 
     fn begin(&self, network: NetworkId) -> io::Result<Engine> {
-        let pool = match &self.settings.given {
-            Some((given, site)) => Certificates::Given(Arc::clone(given), site.clone()),
-            None => Certificates::Pool(self.begin_pool(network)?),
+        let own = match &self.settings.given {
+            Some((given, site)) => Own::Given(Arc::clone(given), site.clone()),
+            None => Own::Pool(self.begin_pool(network)?),
         };
+        let pool = Certificates::new(own, self.found.clone());
         let (endpoint, messages) = match &self.given {
             Some(given) => (given.endpoint.clone(), None),
             None => {
@@ -371,8 +414,9 @@ impl Asap {
         let (site, identity) = names(server, flights);
         let trusted = published
             .map_or_else(|| self.settings.verifiers().collect(), |published| published.verifiers.clone());
-        let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let certificate = engine.pool.certificate_for(&site, any, &trusted)?;
+        // A name that is hidden behind another one is not shown to a verifier's site.
+        let host = flights.block_name().is_none().then(|| server.host());
+        let certificate = engine.pool.certificate_for(&site, host, v4, &trusted)?;
         let certified = Certified {
             now: certificate.obtained(),
             certificate,
@@ -501,6 +545,7 @@ impl Asap {
     }
 
     pub(super) fn move_to(&self, network: NetworkId) {
+        self.found.iter().for_each(|found| found.set_network(network));
         let began = self.engine.get().is_some();
         if let Some(engine) = self.start(network).filter(|_| began) {
             engine.move_to(network);
@@ -531,6 +576,9 @@ impl Asap {
 
     /// The host has left its network, which has no id, for another one.
     pub(super) fn leave_unknown(&self) {
+        for network in [NetworkId([1; 16]), NetworkId::UNKNOWN] {
+            self.found.iter().for_each(|found| found.set_network(network));
+        }
         if let Some(Some(engine)) = self.engine.get() {
             // Each forgets what it knows of an unknown network when it leaves it.
             for network in [NetworkId([1; 16]), NetworkId::UNKNOWN] {

@@ -96,8 +96,11 @@ impl ClientBuilder {
         self.off || std::env::var_os(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case("off"))
     }
 
-    fn assemble(self, cache: Option<CredentialCache>) -> Client {
+    fn assemble(mut self, cache: Option<CredentialCache>) -> Client {
         let off = self.is_off();
+        if self.private || self.by_engine.is_some() {
+            self.asap.find_none();
+        }
         let kernel = Kernel::on(self.network.unwrap_or(NetworkId::UNKNOWN));
         let cookies = !self.private && !self.plain && !off;
         let resolver = self.asap.resolver();

@@ -33,6 +33,8 @@ pub(super) enum Asked {}
 impl Settings {
     pub(super) fn keep_in(&mut self, _: Option<&PathBuf>) {}
 
+    pub(super) fn find_none(&mut self) {}
+
     pub(super) fn resolver(&self) -> Resolver {
         Resolver
     }
@@ -86,6 +88,10 @@ impl Asap {
     }
 
     pub(super) fn move_to(&self, _: NetworkId) {
+        match *self {}
+    }
+
+    pub(super) fn handle_visit(&self, _: &Authority, _: &Stream) {
         match *self {}
     }
 

@@ -1,9 +1,8 @@
 //! One parameter of a server's HTTPS record, and who vouches for it. Asked by itself, because a stub resolver does not show
 //! the AD bit.
 
-use super::{Names, absolute, service, usable};
+use super::{Names, absolute, service, usable, value};
 use hickory_resolver::proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::svcb::{SVCB, SvcParamKey, SvcParamValue};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -155,13 +154,6 @@ impl Names {
         let validated = self.servers.validated(answer.metadata.authentic_data);
         Ok(found.map(|value| Parameter { value, ttl, validated }))
     }
-}
-
-fn value(record: &SVCB, wanted: u16) -> Option<Vec<u8>> {
-    record.svc_params.iter().find_map(|(key, value)| match (key, value) {
-        (SvcParamKey::Key(key), SvcParamValue::Unknown(bytes)) if *key == wanted => Some(bytes.0.clone()),
-        _ => None,
-    })
 }
 
 /// Asks one server, in UDP, and by TCP if the answer does not fit.

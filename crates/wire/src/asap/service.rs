@@ -1,7 +1,7 @@
 //! The parameter of an SVCB or HTTPS record (RFC 9460) that says that a server supports ASAP
 //! (`docs/spec/asap.md`, section 9).
 
-use super::{Name, VerifierId};
+use super::{Name, VerifierId, VerifiersParam};
 use crate::{EmitError, ParseError};
 use core::fmt;
 use core::num::{NonZeroU8, NonZeroU16};
@@ -232,24 +232,47 @@ impl<'a> ServiceParam<'a> {
     /// The parameter as a record in a zone file has it: `key65300="\001\001…"`.
     #[must_use]
     pub const fn zone_text(&self) -> ZoneText<'a> {
-        ZoneText(*self)
+        ZoneText(Param::Service(*self))
     }
 }
 
-/// A [`ServiceParam`] in the presentation format of zone files, every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).
+impl<'a> VerifiersParam<'a> {
+    /// The parameter as a record in a zone file has it: `key65302="\001\001…"`.
+    #[must_use]
+    pub const fn zone_text(&self) -> ZoneText<'a> {
+        ZoneText(Param::Verifiers(*self))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ZoneText<'a>(ServiceParam<'a>);
+enum Param<'a> {
+    Service(ServiceParam<'a>),
+    Verifiers(VerifiersParam<'a>),
+}
+
+/// A [`ServiceParam`] or [`VerifiersParam`] in the presentation format of zone files, every octet as a number (RFC 9460 §2.1, RFC 1035 §5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneText<'a>(Param<'a>);
 
 impl fmt::Display for ZoneText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = [0; ServiceParam::MAX_LEN];
-        let len = self.0.emit(&mut bytes).map_err(|_| fmt::Error)?;
-        write!(f, "key{}=\"", ServiceParam::KEY)?;
-        for byte in bytes.iter().take(len) {
-            write!(f, "\\{byte:03}")?;
+        match &self.0 {
+            Param::Service(param) => {
+                let mut bytes = [0; ServiceParam::MAX_LEN];
+                let len = param.emit(&mut bytes).map_err(|_| fmt::Error)?;
+                write(f, ServiceParam::KEY, bytes.iter().take(len))
+            }
+            Param::Verifiers(param) => write(f, VerifiersParam::KEY, param.bytes().iter()),
         }
-        f.write_str("\"")
     }
+}
+
+fn write<'a>(f: &mut fmt::Formatter<'_>, key: u16, value: impl Iterator<Item = &'a u8>) -> fmt::Result {
+    write!(f, "key{key}=\"")?;
+    for byte in value {
+        write!(f, "\\{byte:03}")?;
+    }
+    f.write_str("\"")
 }
 
 struct Writer<'a> {

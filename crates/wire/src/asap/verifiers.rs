@@ -15,8 +15,8 @@ const POINT: usize = 4;
 /// which servers, is section 9.1's matter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct VerifiersParam<'a> {
-    /// The entries, which were checked.
-    entries: &'a [u8],
+    /// All of it, which was checked.
+    bytes: &'a [u8],
 }
 
 /// A verifier that a site names.
@@ -131,6 +131,7 @@ impl<'a> VerifiersParam<'a> {
     /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for anything that this version does not define.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (&[version, count], entries) = bytes.split_first_chunk::<HEAD>().ok_or(ParseError::Truncated)?;
+        let whole = Self { bytes };
         if version != VERSION {
             return Err(ParseError::Malformed("version of a site's verifiers"));
         }
@@ -140,7 +141,7 @@ impl<'a> VerifiersParam<'a> {
         let mut rest = entries;
         for number in 0..usize::from(count) {
             let (one, behind) = SiteVerifier::take(rest)?;
-            if (Self { entries }).iter().take(number).any(|other| other.key == one.key) {
+            if whole.iter().take(number).any(|other| other.key == one.key) {
                 return Err(ParseError::Malformed("a verifier twice"));
             }
             rest = behind;
@@ -148,12 +149,18 @@ impl<'a> VerifiersParam<'a> {
         if !rest.is_empty() {
             return Err(ParseError::Malformed("end of a site's verifiers"));
         }
-        Ok(Self { entries })
+        Ok(whole)
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The verifiers, in the site's order of preference.
     pub fn iter(&self) -> impl Iterator<Item = SiteVerifier<'a>> + use<'a> {
-        let mut rest = self.entries;
+        let mut rest = self.bytes.get(HEAD..).unwrap_or_default();
         core::iter::from_fn(move || {
             let (one, behind) = SiteVerifier::take(rest).ok()?;
             rest = behind;

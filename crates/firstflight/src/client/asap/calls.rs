@@ -1,12 +1,13 @@
 //! What a client with certificates can be told and asked.
 
+use super::found::FoundVerifiers;
 use super::named::NamedVerifier;
 use super::records::Asked;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_credential::{NetworkId, Outcome, Reason};
-use firstflight_verifier::{IssuerAddress, KeptCertificate, KeptError, PoolConfig, Site};
+use firstflight_verifier::{IssuerAddress, KeptCertificate, KeptError, LearntVerifier, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
 use std::io;
 use std::net::IpAddr;
@@ -47,6 +48,16 @@ impl ClientBuilder {
     /// Like [`ClientBuilder::verifier`], by name.
     pub fn verifier_by_name(mut self, verifier: NamedVerifier) -> Self {
         self.asap.named.push(verifier);
+        self
+    }
+
+    /// Whether verifiers are used that this client was not told of: [`FoundVerifiers::Site`] takes those that a site names in its HTTPS
+    /// record, for this site and on this network only. The client then asks a resolver for the record of each server. After the first
+    /// request to a server whose record names a verifier, within five seconds, the client asks the verifier for a certificate, over
+    /// UDP. No request waits for any of this, and nothing of it is written to a file. Off by default, and in a client that is
+    /// [`private`](ClientBuilder::private) or by an engine.
+    pub const fn found_verifiers(mut self, found: FoundVerifiers) -> Self {
+        self.asap.found = found;
         self
     }
 
@@ -129,7 +140,9 @@ impl Client {
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub async fn prepare(&self, within: Duration) -> bool {
-        let Some(asap) = &self.shared.asap else { return false };
+        let Some(asap) = self.shared.asap.as_ref().filter(|asap| asap.settings.has_any()) else {
+            return false;
+        };
         self.shared.networks.refresh(&self.shared).await;
         asap.begin_fixed();
         let ready = async {
@@ -165,11 +178,18 @@ impl Client {
         self.shared.asap.as_ref()?.records.known(server)
     }
 
+    /// The verifiers that were found ([`ClientBuilder::found_verifiers`]), by which records.
+    #[must_use]
+    pub fn found_verifiers(&self) -> Vec<LearntVerifier> {
+        let found = self.shared.asap.as_ref().and_then(|asap| asap.found.as_ref());
+        found.map(|found| found.list()).unwrap_or_default()
+    }
+
     /// Why `server` gets no certificate of this client, after a first flight with this outcome. `None` as far as nothing is known
     /// that speaks against it.
     #[must_use]
     pub fn uncertified(&self, server: &Authority, outcome: Outcome) -> Option<Uncertified> {
-        let asap = self.shared.asap.as_ref()?;
+        let asap = self.shared.asap.as_ref().filter(|asap| asap.settings.has_any())?;
         let theirs = asap.records.known(server).map(|published| published.verifiers);
         let ours: Vec<_> = asap.settings.verifiers().collect();
         match theirs {
@@ -197,6 +217,11 @@ impl Client {
         let Some(asap) = self.asap().filter(|asap| asap.asks_about(server)) else {
             return Some(names.all_addresses(name, false).await);
         };
+        if !asap.may_certify() {
+            // It is asked beside them, and nobody waits for the answer.
+            drop(asap.ask(server));
+            return Some(names.all_addresses(name, false).await);
+        }
         let question = asap.question(server);
         let found = names.look_up(name, server.port()).await;
         Some(found.map(|(addresses, published)| {

@@ -1,42 +1,62 @@
 //! Where certificates come from: from verifiers, or from the program.
 
+use super::found::Found;
+use crate::client::authority::Host;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_verifier::{CertificatePool, Site};
 use firstflight_wire::asap::VerifierId;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) enum Certificates {
+pub(super) struct Certificates {
+    own: Own,
+    /// Those of verifiers that sites name.
+    found: Option<Arc<Found>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Own {
     Pool(CertificatePool),
     /// The one that the program has, for this site, or for all.
     Given(Arc<ClientCertificate>, Option<Site>),
 }
 
 impl Certificates {
-    /// A certificate by one of the `trusted` verifiers, for an address of the family of `any`.
+    pub(super) const fn new(own: Own, found: Option<Arc<Found>>) -> Self {
+        Self { own, found }
+    }
+
+    /// A certificate by one of the `trusted` verifiers, for an address of this family. `host` is the server's, if the host is what
+    /// the site shows.
     pub(super) fn certificate_for(
         &self,
         site: &Site,
-        any: IpAddr,
+        host: Option<&Host>,
+        v4: bool,
         trusted: &[VerifierId],
     ) -> Option<Arc<ClientCertificate>> {
-        match self {
-            Self::Pool(pool) => pool.certificate_for(site, any, trusted),
-            Self::Given(given, own) => {
-                let fits = given.address().is_ipv4() == any.is_ipv4()
+        let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let own = match &self.own {
+            Own::Pool(pool) => pool.certificate_for(site, any, trusted),
+            Own::Given(given, own) => {
+                let fits = given.address().is_ipv4() == v4
                     && trusted.contains(&given.verifier().id())
                     && own.as_ref().is_none_or(|own| own == site);
                 fits.then(|| Arc::clone(given))
             }
-        }
+        };
+        own.or_else(|| {
+            let seen = self.pool().and_then(|pool| pool.address(v4));
+            self.found.as_ref()?.certificate_for(host?, v4, trusted, seen)
+        })
     }
 
     fn pool(&self) -> Option<&CertificatePool> {
-        match self {
-            Self::Pool(pool) => Some(pool),
-            Self::Given(..) => None,
+        match &self.own {
+            Own::Pool(pool) => Some(pool),
+            Own::Given(..) => None,
         }
     }
 
@@ -45,11 +65,15 @@ impl Certificates {
     }
 
     pub(super) fn forget(&self, certificate: &ClientCertificate) {
-        self.pool().into_iter().for_each(|pool| pool.forget(certificate));
+        if !self.found.as_ref().is_some_and(|found| found.forget(certificate)) {
+            self.pool().into_iter().for_each(|pool| pool.forget(certificate));
+        }
     }
 
     pub(super) fn mismatched(&self, site: &Site, certificate: &ClientCertificate) {
-        self.pool().into_iter().for_each(|pool| pool.mismatched(site, certificate));
+        if !self.found.as_ref().is_some_and(|found| found.mismatched(certificate)) {
+            self.pool().into_iter().for_each(|pool| pool.mismatched(site, certificate));
+        }
     }
 
     pub(super) fn is_mismatched(&self, site: &Site) -> bool {

@@ -476,6 +476,9 @@ impl Client {
             asap.learn_at(network, result.as_ref().ok().and_then(direct), port, &shown, &result);
         }
         self.heed_losses(server, inside, &published);
+        if let (Some(asap), Ok(finish)) = (asap, &result) {
+            asap.handle_visit(server, &finish.stream);
+        }
         let Finish { stream, won, departed } = result.map_err(|lost| lost.of(server))?;
         // Nothing has waited for the lookup.
         let times = ConnectTimes { lookup: Duration::ZERO, connect: began.elapsed(), first_syn: departed };

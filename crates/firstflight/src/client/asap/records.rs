@@ -1,5 +1,6 @@
 //! What servers publish: asked beside the addresses, and remembered.
 
+use super::found::Found;
 use crate::client::authority::{Authority, Host};
 use crate::kernel::Kernel;
 use crate::memory::records::Named;
@@ -25,10 +26,13 @@ const FAILURE_LASTS: Duration = Duration::from_secs(10);
 const LEAST_LASTS: Duration = Duration::from_secs(5);
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
 
+/// The client's resolvers, as they are now.
+pub(super) type Resolvers = Arc<Mutex<Option<Arc<Names>>>>;
+
 /// The records.
 #[derive(Debug)]
 pub(super) struct Records {
-    names: Mutex<Option<Arc<Names>>>,
+    names: Resolvers,
     /// The resolvers are the system's.
     by_system: bool,
     /// What the caller said.
@@ -36,6 +40,8 @@ pub(super) struct Records {
     /// It has the memory.
     kernel: Kernel,
     asking: Arc<Mutex<Asking>>,
+    /// It is told of records that name verifiers.
+    found: Option<Arc<Found>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,12 +70,22 @@ impl Records {
         let by_system = by_system && names.is_none();
         let names = if by_system { system() } else { names };
         Self {
-            names: Mutex::new(names),
+            names: Arc::new(Mutex::new(names)),
             by_system,
             given: given.into_iter().collect(),
             kernel: kernel.clone(),
             asking: Arc::default(),
+            found: None,
         }
+    }
+
+    /// What there is from now on knows of verifiers that records name.
+    pub(super) fn tell(&mut self, found: &Arc<Found>) {
+        self.found = Some(Arc::clone(found));
+    }
+
+    pub(super) fn resolvers(&self) -> Resolvers {
+        Arc::clone(&self.names)
     }
 
     fn names(&self) -> MutexGuard<'_, Option<Arc<Names>>> {
@@ -166,6 +182,7 @@ impl Records {
             network: self.kernel.network(),
             server: server.clone(),
             era: lock(&self.asking).era,
+            found: self.found.clone(),
         }
     }
 
@@ -217,9 +234,16 @@ pub(crate) struct Question {
     network: NetworkId,
     server: Authority,
     era: u64,
+    found: Option<Arc<Found>>,
 }
 
 impl Question {
+    /// Tells what a resolver said of verifiers.
+    fn tell(&self, answer: Option<&Published>, lasts: Duration) {
+        let names = answer.filter(|published| published.names_verifiers).map(|_| lasts);
+        self.found.iter().for_each(|found| found.handle_record(&self.server, names));
+    }
+
     /// Stores the answer; `None` if there was none.
     pub(crate) fn answer(&self, answer: Option<Option<Published>>) {
         let lasts = match &answer {
@@ -229,6 +253,9 @@ impl Question {
         };
         let asking = lock(&self.asking);
         if asking.era == self.era {
+            if let Some(answer) = &answer {
+                self.tell(answer.as_ref(), lasts);
+            }
             let published = answer.flatten();
             let parameter = published.as_ref().map(|published| &*published.bytes);
             let mut memory = self.kernel.memory();
@@ -250,6 +277,7 @@ impl Question {
         match answer {
             Some(found) => {
                 let lasts = |one: &Published| Duration::from_secs(one.ttl.into()).max(LEAST_LASTS);
+                self.tell(found.as_ref(), found.as_ref().map_or(NOTHING_LASTS, lasts));
                 let found = found.as_ref().map(|one| (&*one.bytes, lasts(one)));
                 records.learn_again(here, found, now);
             }
@@ -268,6 +296,11 @@ impl Drop for Question {
 }
 
 impl Asked {
+    /// Nobody waits for it.
+    pub(super) fn in_background(self) -> Self {
+        Self { answer: None, ..self }
+    }
+
     /// Waits for the answer, if that is worth it. `lookup` is how long the addresses took.
     pub(crate) async fn wait(self, lookup: Duration) {
         let Some(mut answer) = self.answer else { return };

@@ -1,0 +1,138 @@
+//! Verifiers that sites name in their records, for a client that was told of none.
+
+use super::records::Resolvers;
+use crate::client::authority::{Authority, Host};
+use crate::network::is_near;
+use crate::record::Validated;
+use firstflight_credential::NetworkId;
+use firstflight_credential::asap::ClientCertificate;
+use firstflight_verifier::learnt::RecordLooked;
+use firstflight_verifier::{LearntVerifier, LearntVerifiers, Looked, SiteRecord, Surroundings};
+use firstflight_wire::asap::{VerifierId, VerifiersParam};
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Whether a client uses verifiers that it was not told of ([`ClientBuilder::found_verifiers`](crate::ClientBuilder::found_verifiers)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FoundVerifiers {
+    /// No.
+    #[default]
+    Off,
+    /// Those that a site names in its record, for this site only (docs/spec/asap.md, section 9.1).
+    Site,
+}
+
+/// The verifiers that were found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Started by the first record that names one.
+    learnt: OnceLock<Option<LearntVerifiers>>,
+    /// Those that the client was told of.
+    configured: Vec<VerifierId>,
+    network: Mutex<NetworkId>,
+    resolvers: Resolvers,
+}
+
+impl Found {
+    pub(super) fn new(configured: Vec<VerifierId>, network: NetworkId, resolvers: Resolvers) -> Self {
+        Self { learnt: OnceLock::new(), configured, network: Mutex::new(network), resolvers }
+    }
+
+    fn learnt(&self) -> Option<&LearntVerifiers> {
+        self.learnt.get()?.as_ref()
+    }
+
+    fn network(&self) -> NetworkId {
+        *self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) -> Option<&LearntVerifiers> {
+        let begin = || {
+            let around = Arc::new(Around(Arc::clone(&self.resolvers)));
+            let begun = LearntVerifiers::start(around, self.configured.clone(), self.network());
+            begun.inspect_err(|error| tracing::warn!("no verifiers are learnt: {error}")).ok()
+        };
+        self.learnt.get_or_init(begin).as_ref()
+    }
+
+    /// A resolver says whether the record of `server` names verifiers, and for how long.
+    pub(super) fn handle_record(&self, server: &Authority, names: Option<Duration>) {
+        let Host::Name(name) = server.host() else { return };
+        let learnt = if names.is_some() { self.start() } else { self.learnt() };
+        learnt.into_iter().for_each(|learnt| learnt.handle_record(name, server.port(), names));
+    }
+
+    /// `server` has answered, at an address of this family.
+    pub(super) fn handle_visit(&self, server: &Authority, v4: bool) {
+        if let (Host::Name(name), Some(learnt)) = (server.host(), self.learnt()) {
+            learnt.handle_visit(name, v4);
+        }
+    }
+
+    pub(super) fn certificate_for(
+        &self,
+        host: &Host,
+        v4: bool,
+        trusted: &[VerifierId],
+        seen: Option<IpAddr>,
+    ) -> Option<Arc<ClientCertificate>> {
+        match host {
+            Host::Name(name) => self.learnt()?.certificate_for(name, v4, trusted, seen),
+            Host::Ip(_) => None,
+        }
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        self.learnt().is_some_and(LearntVerifiers::has_any)
+    }
+
+    pub(super) fn forget(&self, certificate: &ClientCertificate) -> bool {
+        self.learnt().is_some_and(|learnt| learnt.forget(certificate))
+    }
+
+    pub(super) fn mismatched(&self, certificate: &ClientCertificate) -> bool {
+        self.learnt().is_some_and(|learnt| learnt.mismatched(certificate))
+    }
+
+    pub(super) fn set_network(&self, network: NetworkId) {
+        *self.network.lock().unwrap_or_else(PoisonError::into_inner) = network;
+        self.learnt().into_iter().for_each(|learnt| learnt.set_network(network));
+    }
+
+    pub(super) fn list(&self) -> Vec<LearntVerifier> {
+        self.learnt().map(LearntVerifiers::list).unwrap_or_default()
+    }
+}
+
+/// Asks the client's resolvers.
+struct Around(Resolvers);
+
+impl Around {
+    fn names(&self) -> io::Result<Arc<crate::record::Names>> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        names.ok_or_else(|| io::Error::other("there is no resolver"))
+    }
+}
+
+impl Surroundings for Around {
+    fn record<'a>(&'a self, host: &'a str, port: u16) -> RecordLooked<'a> {
+        Box::pin(async move {
+            let found = self.names()?.parameter(host, port, VerifiersParam::KEY).await?;
+            Ok(found.map(|found| SiteRecord {
+                authentic: found.validated == Validated::TrustedPath,
+                value: found.value,
+                ttl: found.ttl,
+            }))
+        })
+    }
+
+    fn addresses<'a>(&'a self, host: &'a str, v4: bool) -> Looked<'a> {
+        Box::pin(async move { self.names()?.addresses(host, v4).await })
+    }
+
+    fn is_near(&self, address: IpAddr) -> bool {
+        is_near(address)
+    }
+}
