@@ -5,6 +5,7 @@ mod inspect;
 mod record;
 
 use crate::seal::SealError;
+use crate::verifier::Place;
 use clap::Subcommand;
 use inspect::InspectError;
 use std::process::ExitCode;
@@ -38,6 +39,17 @@ pub enum AsapError {
     /// Certificates are accepted nowhere.
     #[error("say where certificates of these verifiers are accepted: --ip, --udp-port N or both")]
     NoCarrier,
+    /// Clients would not ask a verifier.
+    #[error(
+        "clients do not ask {0}: take a name with a dot, and port 443 or one from 1024 that no well-known service has"
+    )]
+    NotAsked(Place),
+    /// The names of verifiers and vantage points do not fit.
+    #[error("the names are too long, or a verifier or vantage point is there twice: leave some out")]
+    Names,
+    /// Verifiers without keys.
+    #[error("say --verifier-key for each --verifier, in the same order")]
+    VerifierKeys,
     /// More verifiers than a record has room for.
     #[error("a record names {0} verifiers at most: leave some out")]
     TooManyVerifiers(usize),

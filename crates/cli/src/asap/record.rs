@@ -4,10 +4,15 @@ use super::AsapError;
 use crate::output;
 use crate::seal;
 use crate::utc::Time;
+use crate::verifier::Place;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
-use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+use firstflight_verifier::learnt::may_be_learnt;
+use firstflight_wire::asap::{
+    Carriage, Name as WireName, ServiceParam, SitePoint, SitePoints, SiteVerifier, UdpService, VerifierIds,
+    VerifiersParam, Zone,
+};
 use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -22,11 +27,20 @@ use std::str::FromStr;
 Examples:
   firstflight asap record --verifier-key KEY --udp-port 8080
   firstflight asap record --verifier-key KEY --udp-port 443 --seal-key seal.key
+  firstflight asap record --verifier-key KEY --verifier example.com --udp-port 443
   firstflight asap record --seal-key seal.key                  the key alone")]
 pub struct Args {
     /// Public key of a verifier that the server trusts; may be repeated
     #[arg(long, value_name = "KEY", required_unless_present = "seal_key")]
     verifier_key: Vec<PublicKey>,
+    /// Name of the verifier with the --verifier-key in the same place, from which clients that know none get certificates for
+    /// this site (the port is 4433 by default); may be repeated. Take the site's own name, and it serves all hosts below it. The
+    /// verifier's record, as `_4433._https.example.com. 300 IN HTTPS 1 .`, has the same key65302
+    #[arg(long, value_name = "HOST[:PORT]", requires = "verifier_key")]
+    verifier: Vec<Place>,
+    /// A vantage point of the verifier: its number, and where it is; may be repeated
+    #[arg(long, value_name = "N=HOST:PORT", requires = "verifier", value_parser = vantage)]
+    vantage: Vec<(NonZeroU16, Place)>,
     /// The server accepts TCP in UDP on this port
     #[arg(long, value_name = "N", requires = "verifier_key", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
@@ -86,12 +100,64 @@ pub fn run(args: &Args) -> Result<(), AsapError> {
     } else if !args.verifier_key.is_empty() {
         return Err(AsapError::NoCarrier);
     }
+    if !args.verifier.is_empty() {
+        parameters.push(verifiers(args)?);
+    }
     if let Some(path) = &args.seal_key {
         let record = seal::record(path, Time::now().0 / 1000)?;
         parameters.push(record.to_zone_text());
     }
     output::line(&parameters.join(" "));
     Ok(())
+}
+
+/// A vantage point as `1=ams.example.com:4433`.
+fn vantage(text: &str) -> Result<(NonZeroU16, Place), &'static str> {
+    let parse = || {
+        let (id, at) = text.split_once('=')?;
+        Some((id.parse().ok()?, at.parse().ok()?))
+    };
+    parse().ok_or("write its number, an equals sign, its name and its port, as 1=ams.example.com:4433")
+}
+
+/// The wire form of the name of a host, and its port.
+fn named(place: &Place) -> Result<(Vec<u8>, NonZeroU16), AsapError> {
+    let wrong = || AsapError::NotAsked(place.clone());
+    let Place::Named(name, port) = place else { return Err(wrong()) };
+    let name = crate::dns::name(name).map_err(|_| wrong())?;
+    Ok((wire_form(&name), NonZeroU16::new(*port).ok_or_else(wrong)?))
+}
+
+/// The parameter that names the verifiers of the site.
+fn verifiers(args: &Args) -> Result<String, AsapError> {
+    if args.verifier.len() > args.verifier_key.len() {
+        return Err(AsapError::VerifierKeys);
+    }
+    let points = args.vantage.iter().map(|(id, at)| Ok((*id, named(at)?)));
+    let mut points = points.collect::<Result<Vec<_>, AsapError>>()?;
+    points.sort_by_key(|(id, _)| *id);
+    let points: Option<Vec<_>> = (points.iter())
+        .map(|(id, (name, port))| Some(SitePoint { id: *id, udp_port: *port, name: WireName::new(name)? }))
+        .collect();
+    let points = points.ok_or(AsapError::Names)?;
+    let places = args.verifier.iter().map(named).collect::<Result<Vec<_>, AsapError>>()?;
+    let mut all = Vec::new();
+    for ((name, port), key) in places.iter().zip(&args.verifier_key) {
+        let name = WireName::new(name).ok_or(AsapError::Names)?;
+        let (key, points_of) = (*key.as_bytes(), SitePoints::default());
+        all.push((
+            SiteVerifier { key, udp_port: *port, tcp_port: None, name, points: points_of },
+            &points[..],
+        ));
+    }
+    let mut bytes = [0; VerifiersParam::MAX_LEN];
+    let len = VerifiersParam::emit(all.into_iter(), &mut bytes).map_err(|_| AsapError::Names)?;
+    let param = VerifiersParam::parse(bytes.get(..len).unwrap_or_default()).map_err(|_| AsapError::Names)?;
+    let unasked = param.iter().zip(&args.verifier).find(|(one, _)| !may_be_learnt(one));
+    match unasked {
+        Some((_, place)) => Err(AsapError::NotAsked(place.clone())),
+        None => Ok(param.zone_text().to_string()),
+    }
 }
 
 /// The parameter about certificates.
