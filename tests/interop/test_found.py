@@ -1,0 +1,136 @@
+"""Verifiers that a site names in its records (docs/spec/asap.md, section 9.1): `get` knows none, and finds them."""
+
+import os
+import socket
+
+import firstflight
+import name_server
+import pytest
+from firstflight import Command, at, is_accepted, show
+from net import Pair
+from packets import Capture
+from process import Process, run
+from test_proxy import A, wire_name
+
+#: Global addresses, because no others are asked by strangers' wishes. They exist in these namespaces only.
+PAIR = Pair(87)
+HOSTS = {"a.site.test": "11.87.0.1", "b.site.test": "11.87.0.2", "site.test": "11.87.0.1"}
+OTHER = "11.87.0.9"
+RESOLVER = "11.87.0.53"
+CLIENT = "11.88.0.1"
+PORT, HTTPS = 8080, 65
+
+
+class Site:
+    """A site with two hosts that are their own verifiers, a name server with its zone, and a client that knows nothing."""
+
+    def __init__(self, testbed, authentic=False):
+        self.testbed = testbed
+        self.client, self.far = testbed.namespace("client"), testbed.namespace("far")
+        testbed.cable(self.far, self.client, PAIR, "veth0")
+        for address in {*HOSTS.values(), OTHER, RESOLVER}:
+            self.far.ip("addr", "add", f"{address}/32", "dev", "lo")
+        self.client.ip("addr", "add", f"{CLIENT}/32", "dev", "lo")
+        self.client.ip("route", "add", "11.87.0.0/16", "via", PAIR.host[4], "src", CLIENT)
+        self.far.ip("route", "add", f"{CLIENT}/32", "via", PAIR.peer[4])
+        self.root = testbed.root(small=700)
+        self.key = self.keygen("verifier.key")
+        self.names = {(wire_name(name), A): socket.inet_aton(address) for name, address in HOSTS.items()}
+        for host in ("a.site.test", "b.site.test"):
+            self.publish(host, "--verifier-key", self.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}")
+            self.serve(host)
+        # The verifier names itself.
+        self.names[wire_name(f"_{PORT}._https.site.test"), HTTPS] = self.names[wire_name(f"_{PORT}._https.a.site.test"), HTTPS]
+        testbed.enter_context(name_server.answering(self.far, RESOLVER, self.names, authentic))
+
+    def keygen(self, name):
+        return run(firstflight.BINARY, "verifier", "keygen", "-o", os.path.join(self.root, name)).stdout.split()[1]
+
+    def publish(self, host, *options):
+        """The HTTPS record of a host: priority 1, this name, and what `asap record` prints."""
+        told = run(firstflight.BINARY, "asap", "record", *options).stdout.split()
+        record = b"\0\1\0"
+        for parameter in told:
+            key, octets = parameter.removeprefix("key").split("=")
+            value = bytes(int(number) for number in octets.strip('"').split("\\")[1:])
+            record += int(key).to_bytes(2) + len(value).to_bytes(2) + value
+        self.names[wire_name(f"_{PORT}._https.{host}"), HTTPS] = record
+
+    def serve(self, host):
+        listen = ("--listen", at(HOSTS[host], PORT), "--identity", host)
+        verifier = ("--verifier", os.path.join(self.root, "verifier.key"))
+        # It is known that this server has taken nothing in the last minutes.
+        fresh = "--first-start"
+        self.testbed.start(Command(self.far, "serve", "--root", self.root, *listen, *verifier, fresh))
+
+    def get(self, *hosts, options=()):
+        """Fetches one after the other, six seconds apart. Returns what each says, and what left to each server by UDP."""
+        urls = [f"http://{host}:{PORT}/small" for host in hosts]
+        command = [firstflight.BINARY, "get", *urls, "--interval", "6s", "--dns", at(RESOLVER, 53), "--json", *options]
+        with Capture(self.client, "veth0") as capture, Process(command, ns=self.client) as client:
+            self.testbed.processes.append(client)
+            assert client.wait(60) == 0, client.text()
+            records = client.records()
+        left = {}
+        for _, out, packet in capture.packets:
+            if out and packet[0] >> 4 == 4:
+                left.setdefault(socket.inet_ntoa(packet[16:20]), []).append(packet)
+        return records, left
+
+    def asked(self, left):
+        """Datagrams to verifiers."""
+        asked = [p for to in left for p in left[to] if p[9] == socket.IPPROTO_UDP and p[28:31] == b"\xff\x56\x11"]
+        return asked
+
+
+@pytest.fixture
+def site(testbed):
+    return Site(testbed)
+
+
+def test_found_the_third_request_is_in_the_first_packet_to_a_host_that_was_never_visited(site):
+    a, b, cache = "a.site.test", "b.site.test", os.path.join(site.root, "cache")
+    records, left = site.get(a, a, b, options=("--cache", cache, "--network-id", "01" * 16))
+    assert [record["way"] for record in records] == ["kernel", "udp", "udp"], show(records[1])
+    assert all(is_accepted(record) for record in records[1:]), show(records[2])
+    first = left[HOSTS[b]][0]
+    assert first[9] == socket.IPPROTO_UDP and b"GET /small HTTP/1.1" in first, first
+    # The verifier was asked once: a challenge, and a certificate.
+    assert len(site.asked(left)) == 2, site.asked(left)
+    # Nothing of it is in the file.
+    with open(cache, "rb") as file:
+        assert site.key.encode() not in file.read().lower()
+
+
+def test_found_off_asks_nobody(site):
+    records, left = site.get("a.site.test", "a.site.test", options=("--found-verifiers", "off"))
+    assert [record["way"] for record in records] == ["kernel", "kernel"] and not site.asked(left)
+
+
+def test_found_a_verifier_that_does_not_name_itself_is_not_asked(site):
+    del site.names[wire_name(f"_{PORT}._https.site.test"), HTTPS]
+    records, left = site.get("a.site.test", "a.site.test")
+    assert [record["way"] for record in records] == ["kernel", "kernel"] and not site.asked(left)
+
+
+@pytest.mark.parametrize("address", ["10.87.0.1", CLIENT])
+def test_found_a_verifier_at_a_private_address_or_this_host_is_not_asked(site, address):
+    site.names[wire_name("site.test"), A] = socket.inet_aton(address)
+    records, left = site.get("a.site.test", "a.site.test")
+    assert [record["way"] for record in records] == ["kernel", "kernel"] and not site.asked(left)
+
+
+def test_found_a_silent_verifier_gets_one_datagram_and_delays_nothing(site):
+    site.names[wire_name("site.test"), A] = socket.inet_aton(OTHER)
+    records, left = site.get("a.site.test", "a.site.test", "a.site.test")
+    assert [record["way"] for record in records] == ["kernel"] * 3
+    assert len(left[OTHER]) == 1 and len(site.asked(left)) == 1, left[OTHER]
+
+
+def test_found_across_sites_nothing_is_shown(testbed, site):
+    """Another site names the verifier of this one, which trusts it, too. Its servers see no certificate of this site's visits."""
+    site.names[wire_name("evil.test"), A] = socket.inet_aton(HOSTS["b.site.test"])
+    site.publish("evil.test", "--verifier-key", site.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}")
+    records, left = site.get("a.site.test", "evil.test")
+    assert [record["way"] for record in records] == ["kernel", "kernel"], show(records[1])
+    assert all(packet[9] != socket.IPPROTO_UDP for packet in left[HOSTS["b.site.test"]]), "a datagram to the other site"
