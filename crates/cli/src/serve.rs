@@ -385,17 +385,13 @@ mod tests {
         };
         let command = Command::command();
         let has = |option: &str| command.get_arguments().any(|one| one.get_long() == Some(option));
-        let rows: Vec<Vec<_>> = page
-            .lines()
-            .filter(|line| line.starts_with("| `--"))
-            .map(|line| line.split(" | ").map(str::trim).collect())
-            .collect();
-        assert!(rows.len() > 75, "{}", rows.len());
-        for row in rows {
-            let option = row[0].trim_start_matches("| `--").split(['`', ' ']).next().unwrap();
-            let stays = row[2].trim_end_matches('|').trim() == "as before";
-            assert_eq!(has(option), stays, "{option}");
-            for text in row[1].split('`').skip(1).step_by(2) {
+        let entries: Vec<_> =
+            page.lines().filter_map(|line| line.strip_prefix("- `--")?.split_once("`: ")).collect();
+        assert!(entries.len() > 75, "{}", entries.len());
+        for (former, now) in entries {
+            let option = former.split(' ').next().unwrap();
+            assert_eq!(has(option), now.ends_with("as before"), "{option}");
+            for text in now.split('`').skip(1).step_by(2) {
                 let path: Vec<_> = text.split([' ', '=']).next().unwrap().split('.').collect();
                 if let [.., table, key] = path.as_slice()
                     && definitions.iter().any(|(of, _)| of == table)
