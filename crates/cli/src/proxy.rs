@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::life::Life;
 use crate::output;
 use crate::span;
-use crate::verifier::{AskedVerifier, Place};
+use crate::verifier::{AskedVerifier, Found, Place};
 use clap::{Subcommand, ValueEnum};
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
@@ -120,6 +120,9 @@ struct Settings {
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
+    /// Which verifiers are used that no option names, after the first connection to a site, over UDP
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Site)]
+    found_verifiers: Found,
     /// Send requests of plain HTTP that may run twice inside the lookup of the server's address, too, if the server accepts
     /// that and unknown servers can reach this machine. --dns then sees the names of such requests
     #[arg(long, requires_all = ["dns", "verifier", "second_verifier"])]
@@ -152,6 +155,7 @@ impl Settings {
     fn client(&self) -> Result<Client, Error> {
         let mut builder = Client::builder()
             .fast_open(!self.no_fast_open)
+            .found_verifiers(self.found_verifiers.into())
             .servers_run_once(matches!(self.early_data, Early::Once));
         if let Some(path) = &self.cache {
             builder = builder.cache(path);

@@ -2,10 +2,12 @@
 
 mod error;
 mod file;
+mod found;
 mod keygen;
 mod place;
 
 pub use error::VerifierError;
+pub use found::Found;
 pub use place::{AskedVerifier, Place};
 
 use crate::error::{Error, Renamed};

@@ -124,8 +124,26 @@ fn snapshot(shared: &Shared) -> String {
         "watchers": places,
         "total": shared.board.total(),
         "servers": servers,
+        "verifiers": verifiers(shared),
     });
     value.to_string()
+}
+
+/// The verifiers that sites named (docs/spec/asap.md, section 9.1).
+fn verifiers(shared: &Shared) -> Vec<serde_json::Value> {
+    let found = shared.client.found_verifiers();
+    let show = |one: firstflight::verifier::LearntVerifier| {
+        json!({
+            "at": one.at,
+            "id": one.key.id().to_string(),
+            "site": one.site,
+            "named_by": one.named_by,
+            "age_s": one.since.as_secs(),
+            "authentic": one.authentic,
+            "certificates": one.certificates,
+        })
+    };
+    found.into_iter().map(show).collect()
 }
 
 /// The snapshot at each change, as a stream of events.

@@ -3,11 +3,11 @@
 use super::GetError;
 use crate::output;
 use crate::span;
-use crate::verifier::{AskedVerifier, Place};
+use crate::verifier::{AskedVerifier, Found, Place};
 use firstflight::credential::asap::PublicKey;
 use firstflight::credential::{NetworkId, Outcome};
 use firstflight::record::Published;
-use firstflight::{Authority, Client, ClientBuilder, FoundVerifiers, Uncertified};
+use firstflight::{Authority, Client, ClientBuilder, Uncertified};
 use firstflight_http::url::HttpUrl;
 use firstflight_verifier::{Group, KeptCertificate, PoolConfig, Site};
 use firstflight_wire::asap::VerifierId;
@@ -33,10 +33,9 @@ pub struct Certificates {
     /// The verifier's public key, 64 hexadecimal digits; of several verifiers in the same order
     #[arg(long, value_name = "KEY", requires = "verifier")]
     verifier_key: Vec<PublicKey>,
-    /// Whether verifiers are used that a site names in its HTTPS record, for this site: site or off. They are asked after a fetch, over
-    /// UDP, for later fetches of the same command
-    #[arg(long, value_name = "WHICH", default_value = "site", value_parser = found)]
-    found_verifiers: FoundVerifiers,
+    /// Which verifiers are used that no option names. They are asked after a fetch, over UDP, for later fetches of this command
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Site)]
+    found_verifiers: Found,
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
@@ -107,7 +106,7 @@ impl Certificates {
         network: NetworkId,
         record: impl Fn(&Authority, &[VerifierId]) -> Option<Published>,
     ) -> Result<ClientBuilder, GetError> {
-        let builder = builder.found_verifiers(self.found_verifiers);
+        let builder = builder.found_verifiers(self.found_verifiers.into());
         let sites: HashSet<_> = servers.iter().map(|server| Site::new(&server.host().to_string())).collect();
         let (builder, ids) = match (issuers, &self.certificate) {
             ([_, ..], _) => {
@@ -132,15 +131,6 @@ impl Certificates {
         let known = known.filter_map(|server| Some((server.clone(), record(server, &ids)?)));
         let builder = builder.servers_run_once(self.asap_once);
         Ok(known.fold(builder, |builder, (server, record)| builder.record(server, record)))
-    }
-}
-
-/// Whether verifiers are found.
-pub fn found(text: &str) -> Result<FoundVerifiers, &'static str> {
-    match text {
-        "site" => Ok(FoundVerifiers::Site),
-        "off" => Ok(FoundVerifiers::Off),
-        _ => Err("write site or off"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Early, ProxyError, Settings};
 use crate::error::Error;
+use crate::verifier::Found;
 use firstflight::Client;
 use firstflight_daemon::config::{self, ConfigError, Mistake};
 use std::path::Path;
@@ -23,6 +24,7 @@ impl Default for Settings {
             verifier: None,
             verifier_key: None,
             group: None,
+            found_verifiers: Found::Site,
             via_dns: false,
             second_verifier: None,
             drain: Duration::from_secs(10),
@@ -113,6 +115,7 @@ impl Settings {
             verifier,
             verifier_key,
             group,
+            found_verifiers,
             via_dns,
             second_verifier,
             drain,
@@ -128,6 +131,7 @@ impl Settings {
             ("verifier", *verifier != began.verifier),
             ("verifier_key", *verifier_key != began.verifier_key),
             ("group", *group != began.group),
+            ("found_verifiers", *found_verifiers != began.found_verifiers),
             ("via_dns", *via_dns != began.via_dns),
             ("second_verifier", *second_verifier != began.second_verifier),
             ("drain", *drain != began.drain),

@@ -107,8 +107,16 @@ const row = (server) => {
   return line;
 };
 
+const verifier = (one) => {
+  const forgotten = one.authentic ? "" : ", forgotten with the visit";
+  const count = one.certificates === 1 ? "one certificate" : `${one.certificates} certificates`;
+  return element("li", `${one.at} (${one.id}), for ${one.site}: named by ${one.named_by} ${one.age_s} s ago${forgotten}; ${count}`);
+};
+
 const show = (snapshot) => {
-  const { total, servers } = snapshot;
+  const { total, servers, verifiers } = snapshot;
+  $("found").hidden = !verifiers.length;
+  $("verifiers").replaceChildren(...verifiers.map(verifier));
   $("saved").textContent = total.round_trips_saved
     ? `${ms(total.saved_ms)} saved, in ${total.round_trips_saved} round trips`
     : "Nothing saved yet: the first connection to a server gets its cookie, later ones are faster";
