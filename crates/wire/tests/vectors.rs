@@ -216,7 +216,7 @@ fn verifiers_of_a_site() {
                     .collect();
                 json!({
                     "key": HEXLOWER.encode(&one.key), "udp_port": one.udp_port, "tcp_port": one.tcp_port,
-                    "name": one.name.to_string(), "points": points,
+                    "name": one.name.to_string(), "below": one.below, "points": points,
                 })
             })
             .collect();

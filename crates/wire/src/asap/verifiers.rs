@@ -10,6 +10,8 @@ const HEAD: usize = 2;
 /// What is in front of a verifier's name, and of a vantage point's.
 const ENTRY: usize = 37;
 const POINT: usize = 4;
+/// The verifier is for all names below its own; beside the number of its vantage points.
+const BELOW: u8 = 1 << 7;
 
 /// The verifiers that a site names. It guides the client and never authorises anything: which of them a client asks, and for
 /// which servers, is section 9.1's matter.
@@ -30,6 +32,8 @@ pub struct SiteVerifier<'a> {
     pub tcp_port: Option<NonZeroU16>,
     /// Its name.
     pub name: Name<'a>,
+    /// It is for all names below its own, too.
+    pub below: bool,
     /// Its vantage points.
     pub points: SitePoints<'a>,
 }
@@ -107,13 +111,14 @@ impl<'a> SiteVerifier<'a> {
         let (udp, rest) = number(rest)?;
         let (tcp, rest) = number(rest)?;
         let (&count, rest) = rest.split_first().ok_or(ParseError::Truncated)?;
+        let (below, count) = (count & BELOW != 0, count & !BELOW);
         let udp_port = NonZeroU16::new(udp).ok_or(ParseError::Malformed("UDP port of a verifier"))?;
         if usize::from(count) > SitePoints::MAX {
             return Err(ParseError::Malformed("number of vantage points"));
         }
         let (name, rest) = Name::take(rest)?;
         let (points, rest) = SitePoints::take(rest, count)?;
-        Ok((Self { key: *key, udp_port, tcp_port: NonZeroU16::new(tcp), name, points }, rest))
+        Ok((Self { key: *key, udp_port, tcp_port: NonZeroU16::new(tcp), name, below, points }, rest))
     }
 }
 
@@ -179,12 +184,12 @@ impl<'a> VerifiersParam<'a> {
     ) -> Result<usize, EmitError> {
         let mut writer = Writer { out, at: 0 };
         writer.put(&[VERSION, verifiers.len().min(255) as u8])?;
-        for (SiteVerifier { key, udp_port, tcp_port, name, points: _ }, points) in verifiers {
+        for (SiteVerifier { key, udp_port, tcp_port, name, below, points: _ }, points) in verifiers {
             let mut head = [0; ENTRY];
             let [.., udp_high, udp_low, tcp_high, tcp_low, count] = &mut head;
             [*udp_high, *udp_low] = udp_port.get().to_be_bytes();
             [*tcp_high, *tcp_low] = tcp_port.map_or(0, NonZeroU16::get).to_be_bytes();
-            *count = points.len().min(255) as u8;
+            *count = points.len().min(usize::from(!BELOW)) as u8 | if below { BELOW } else { 0 };
             if let Some(place) = head.first_chunk_mut() {
                 *place = key;
             }

@@ -20,7 +20,7 @@ fn a_buffer_that_is_too_small_is_told() {
     let (id, udp_port) = (NonZeroU16::MIN, NonZeroU16::MAX);
     let point = [SitePoint { id, udp_port, name }];
     let points = SitePoints::default();
-    let one = SiteVerifier { key: [7; 32], udp_port, tcp_port: None, name, points };
+    let one = SiteVerifier { key: [7; 32], udp_port, tcp_port: None, name, below: true, points };
     let write = |out: &mut [u8]| VerifiersParam::emit([(one, &point[..])].into_iter(), out);
     let mut out = [0; VerifiersParam::MAX_LEN];
     let len = write(&mut out).unwrap();
