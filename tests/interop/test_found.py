@@ -37,7 +37,8 @@ class Site:
         self.key = self.keygen("verifier.key")
         self.names = {(wire_name(name), A): socket.inet_aton(address) for name, address in HOSTS.items()}
         for host in ("a.site.test", "b.site.test"):
-            self.publish(host, "--verifier-key", self.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}")
+            self.publish(host, "--verifier-key", self.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}",
+                         "--verifier-below")
             self.serve(host)
         # The verifier names itself.
         self.names[wire_name(f"_{PORT}._https.site.test"), HTTPS] = self.names[wire_name(f"_{PORT}._https.a.site.test"), HTTPS]
@@ -130,7 +131,8 @@ def test_found_a_silent_verifier_gets_one_datagram_and_delays_nothing(site):
 def test_found_across_sites_nothing_is_shown(testbed, site):
     """Another site names the verifier of this one, which trusts it, too. Its servers see no certificate of this site's visits."""
     site.names[wire_name("evil.test"), A] = socket.inet_aton(HOSTS["b.site.test"])
-    site.publish("evil.test", "--verifier-key", site.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}")
+    site.publish("evil.test", "--verifier-key", site.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}",
+                 "--verifier-below")
     records, left = site.get("a.site.test", "evil.test")
     assert [record["way"] for record in records] == ["kernel", "kernel"], show(records[1])
     assert all(packet[9] != socket.IPPROTO_UDP for packet in left[HOSTS["b.site.test"]]), "a datagram to the other site"

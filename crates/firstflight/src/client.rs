@@ -225,6 +225,7 @@ impl Client {
         shared.networks.refresh(shared).await;
         shared.follow_engine();
         let network = shared.kernel.network();
+        let hidden = asap::is_hidden(&flights);
         let by_engine =
             shared.race_by_engine(server, addresses, flights, self.ways == Ways::All, self.fast_open());
         let result = match by_engine.await {
@@ -233,7 +234,7 @@ impl Client {
         };
         shared.kernel.note_contact(network, server, result.is_ok());
         if let (Some(asap), Ok(finish)) = (self.asap(), &result) {
-            asap.handle_visit(server, &finish.stream);
+            asap.handle_visit(server, &finish.stream, hidden);
         }
         result.map_err(|Lost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
     }

@@ -41,7 +41,8 @@ pub struct Published {
     pub bytes: Vec<u8>,
     /// How long the record may be kept, seconds.
     pub ttl: u32,
-    /// The record names verifiers from which a client can get certificates for this site ([`VerifiersParam`]).
+    /// The record names verifiers from which a client can get certificates for this site ([`VerifiersParam`]), and does not hide the
+    /// server's name (`ech`).
     pub names_verifiers: bool,
 }
 
@@ -290,7 +291,9 @@ fn is_compatible(record: &SVCB, port: u16, supported: &[u16]) -> bool {
 
 fn parameter(record: &SVCB, ttl: u32) -> Option<Published> {
     let mut published = Published::read(&value(record, KEY)?, ttl)?;
-    published.names_verifiers = value(record, VerifiersParam::KEY).is_some();
+    // Who hides a name from the path does not want its verifiers to be asked in sight of the path.
+    let hides = record.svc_params.iter().any(|(key, _)| *key == SvcParamKey::EchConfigList);
+    published.names_verifiers = value(record, VerifiersParam::KEY).is_some() && !hides;
     Some(published)
 }
 

@@ -16,23 +16,24 @@ use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
 use firstflight_service::secure_rng;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::message::Reason;
-use firstflight_wire::asap::{SiteVerifier, VerifierId, VerifiersParam};
+use firstflight_wire::asap::{CertificateBody, SiteVerifier, VerifierId, VerifiersParam};
 use rand_core::Rng;
-use rules::{Host, Named};
+use rules::{Host, Named, Site};
 use state::{Answer, State, Task, Wish};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How long certificates should last, seconds. The verifier decides.
-const WISHED: u32 = 24 * 3600;
+/// How long certificates may last, seconds.
+const WISHED: u32 = 3600;
+/// How far the beginning of a certificate may be from this host's time, seconds: what is signed for a later time could be used then.
+const ASKEW: u64 = 120;
 /// The longest time between a visit and what is asked because of it.
 const DELAY: Duration = Duration::from_secs(5);
 
@@ -113,40 +114,39 @@ impl Shared {
 }
 
 impl LearntVerifiers {
-    /// Knows none yet. `configured` are the verifiers that the client knows otherwise. Needs a tokio runtime.
+    /// Knows none yet. Needs a tokio runtime.
     ///
     /// # Errors
     /// When the system has no clock that runs during sleep, or no random numbers.
-    pub fn start(
-        surroundings: Arc<dyn Surroundings>,
-        configured: Vec<VerifierId>,
-        network: NetworkId,
-    ) -> io::Result<Self> {
+    pub fn start(surroundings: Arc<dyn Surroundings>, network: NetworkId) -> io::Result<Self> {
         boot_clock()?;
         secure_rng()?;
-        let state = Mutex::new(State::new(configured, network));
+        let state = Mutex::new(State::new(network));
         let shared = Arc::new(Shared { state, changed: Notify::new(), surroundings });
         let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
         Ok(Self { shared, keeper })
     }
 
-    /// A resolver's answer: the record of `host`, for its server at `port`, names verifiers, and may be used for `ttl`; or it
-    /// names none.
-    pub fn handle_record(&self, host: &str, port: u16, ttl: Option<Duration>) {
+    /// A resolver's answer: the record of `host`, for its server at `port`, names verifiers, says that the server trusts these, and
+    /// may be used for `ttl`.
+    pub fn handle_record(&self, host: &str, port: u16, trusted: &[VerifierId], ttl: Duration) {
         let Ok(now) = boot_clock() else { return };
         let host = Host { name: lower(host), port };
-        match ttl {
-            Some(ttl) => self.shared.lock().handle_record(&host, ttl, now),
-            None => self.shared.lock().handle_no_record(&host.name),
-        }
+        self.shared.lock().handle_record(&host, trusted.to_vec(), ttl, now);
     }
 
-    /// The server of `host` has answered a request, at an address of this family. What there is to ask is asked in the next
-    /// seconds.
-    pub fn handle_visit(&self, host: &str, v4: bool) {
+    /// A resolver's answer: the record of `host` names none.
+    pub fn handle_no_record(&self, host: &str) {
+        self.shared.lock().handle_no_record(&lower(host));
+    }
+
+    /// The server of `host` has answered a request, at this address. What there is to ask is asked in the next seconds, by the same
+    /// address of this host.
+    pub fn handle_visit(&self, host: &str, server: IpAddr) {
         let (Ok(now), Ok(mut rng)) = (boot_clock(), secure_rng()) else { return };
+        let Ok(source) = source(server) else { return };
         let delay = DELAY.mul_f64(f64::from(rng.next_u32()) / f64::from(u32::MAX));
-        self.shared.lock().handle_visit(&lower(host), v4, delay, now);
+        self.shared.lock().handle_visit(&lower(host), source, delay, now);
         self.shared.changed.notify_one();
     }
 
@@ -194,7 +194,7 @@ impl LearntVerifiers {
         let shown = state.learnt.iter().map(|one| LearntVerifier {
             key: one.named.key,
             at: one.named.at.to_string(),
-            site: one.site.clone(),
+            site: one.site.name.clone(),
             named_by: one.by.clone(),
             since: now.saturating_since(one.since),
             authentic: one.authentic,
@@ -218,6 +218,16 @@ impl fmt::Debug for LearntVerifiers {
     }
 }
 
+/// The address of this host by which packets to `server` leave now. Nothing is sent.
+fn source(server: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    // Any port: no packet leaves.
+    socket.connect((server, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
 fn lower(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
@@ -225,7 +235,7 @@ fn lower(host: &str) -> String {
 /// The result of a task.
 enum Done {
     Learnt { host: String, era: u64, answer: Option<Answer> },
-    Obtained { wish: Wish, answered: bool, result: Result<ClientCertificate, ObtainError> },
+    Obtained { wish: Wish, result: Result<ClientCertificate, ObtainError> },
 }
 
 /// Does what the machine wants.
@@ -270,12 +280,12 @@ async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
     let Some(record) = record else { return Some(none) };
     let chosen = {
         let Ok(param) = VerifiersParam::parse(&record.value) else { return Some(none) };
-        let state = shared.lock();
+        let mut state = shared.lock();
         state.choose(&host.name, param.iter().filter_map(|one| Named::read(&one)))
     };
     let (mut verifiers, mut ttl, mut authentic) = (Vec::new(), record.ttl, record.authentic);
     for named in chosen {
-        // Each host that is to be asked has a record of its own that names the key.
+        // Each host that is to be asked has a record of its own that says the same of the verifier.
         let mut agreed = true;
         for at in named.hosts() {
             let own = if at == host {
@@ -287,7 +297,9 @@ async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
                 agreed = false;
                 break;
             };
-            let names = |param: VerifiersParam<'_>| param.iter().any(|one| one.key == *named.key.as_bytes());
+            let names = |param: VerifiersParam<'_>| {
+                param.iter().any(|one| Named::read(&one).as_ref() == Some(&named))
+            };
             agreed &= VerifiersParam::parse(&own.value).is_ok_and(names);
             (ttl, authentic) = (ttl.min(own.ttl), authentic && own.authentic);
         }
@@ -303,35 +315,31 @@ async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
 /// Lets datagrams to one learnt verifier leave.
 struct Gate {
     shared: Arc<Shared>,
-    /// There was a challenge, now or before.
-    answered: AtomicBool,
+    site: Site,
+    /// The address of this host by which the visit went. By another one, the host has moved, or goes another way.
+    source: IpAddr,
 }
 
 impl Permit for Gate {
-    fn may_send(&self, to: SocketAddr) -> bool {
-        let answered = self.answered.load(Ordering::Relaxed);
-        let may = || boot_clock().is_ok_and(|now| self.shared.lock().spend_datagram(to.ip(), answered, now));
-        self.shared.may_be_asked(to.ip()) && may()
+    fn may_send(&self, from: IpAddr, to: SocketAddr) -> bool {
+        let may = || boot_clock().is_ok_and(|now| self.shared.lock().spend_datagram(&self.site, to, now));
+        from == self.source && self.shared.may_be_asked(to.ip()) && may()
     }
 
     fn handle_answer(&self, from: SocketAddr) {
-        self.answered.store(true, Ordering::Relaxed);
-        self.shared.lock().handle_challenge(from.ip());
+        if let Ok(now) = boot_clock() {
+            self.shared.lock().handle_challenge(&self.site, from, now);
+        }
     }
 }
 
-/// The addresses of a learnt verifier to which a datagram may be sent; one, as long as it gave no challenge.
-struct Allowed {
-    shared: Arc<Shared>,
-    most: usize,
-}
+/// The first address of a learnt verifier to which a datagram may be sent.
+struct Allowed(Arc<Shared>);
 
 impl Allowed {
     async fn addresses(&self, host: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
-        let mut found = self.shared.surroundings.addresses(host, v4).await?;
-        found.retain(|ip| self.shared.may_be_asked(*ip));
-        found.truncate(self.most);
-        Ok(found)
+        let found = self.0.surroundings.addresses(host, v4).await?;
+        Ok(found.into_iter().find(|ip| self.0.may_be_asked(*ip)).into_iter().collect())
     }
 }
 
@@ -342,42 +350,52 @@ impl LookUp for Allowed {
 }
 
 async fn fulfil(shared: Arc<Shared>, wish: Wish) -> Done {
-    let gate = Arc::new(Gate { shared: Arc::clone(&shared), answered: AtomicBool::new(wish.answered) });
-    let result = ask(shared, &wish, Arc::clone(&gate)).await;
-    Done::Obtained { wish, answered: gate.answered.load(Ordering::Relaxed), result }
+    let result = ask(shared, &wish).await;
+    Done::Obtained { wish, result }
 }
 
-async fn ask(shared: Arc<Shared>, wish: &Wish, gate: Arc<Gate>) -> Result<ClientCertificate, ObtainError> {
+async fn ask(shared: Arc<Shared>, wish: &Wish) -> Result<ClientCertificate, ObtainError> {
     let key = PrivateKey::generate(&mut secure_rng().map_err(ObtainError::System)?);
     let (named, v4) = (&wish.named, wish.v4);
-    let (most, sends) = if wish.answered { (3, 3) } else { (1, 1) };
-    let allowed = Arc::new(Allowed { shared, most });
+    let gate = Gate { shared: Arc::clone(&shared), site: wish.site.clone(), source: wish.source };
+    let allowed = Arc::new(Allowed(shared));
     let mut group = Vec::new();
     for (id, at) in &named.points {
         let found = allowed.addresses(&at.name, v4).await.unwrap_or_default();
         let addresses = found.into_iter().map(|ip| SocketAddr::new(ip, at.port)).collect();
         group.push(VantageAddress { id: *id, name: at.to_string(), addresses });
     }
-    let issuer = IssuerAddress {
-        group,
-        ..IssuerAddress::named(&named.at.name, named.at.port, v4, named.key, allowed)
-    };
+    let named_at = IssuerAddress::named(&named.at.name, named.at.port, v4, named.key, allowed);
+    let issuer = IssuerAddress { group, ..named_at };
     let wanted = Wanted { key, wished: WISHED, old: wish.old.as_deref() };
-    obtain_by(&Route::Permitted(gate), &issuer, wanted, &Patience { sends, ..Patience::default() }).await
+    let route = Route::Permitted(Arc::new(gate));
+    let certificate = obtain_by(&route, &issuer, wanted, &Patience::default()).await?;
+    if fits(certificate.body(), unix_now()) {
+        Ok(certificate)
+    } else {
+        Err(ObtainError::Wrong { issuer: issuer.name })
+    }
+}
+
+/// Whether a certificate of a verifier that nobody vouches for lasts no longer than was wished, and begins now.
+fn fits(body: &CertificateBody, now: u64) -> bool {
+    body.lasts() <= Duration::from_secs(WISHED.into()) && u64::from(body.valid_from).abs_diff(now) <= ASKEW
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn settle(shared: &Shared, done: Done, now: Instant) {
     match done {
         Done::Learnt { host, era, answer } => shared.lock().handle_learnt(&host, era, answer, now),
-        Done::Obtained { wish, result: Ok(certificate), .. } => {
-            shared.lock().handle_obtained(&wish, certificate)
-        }
-        Done::Obtained { wish, answered, result: Err(error) } => {
+        Done::Obtained { wish, result: Ok(certificate) } => shared.lock().handle_obtained(&wish, certificate),
+        Done::Obtained { wish, result: Err(error) } => {
             tracing::debug!(verifier = %wish.named.at, %error, "no certificate of a learnt verifier");
             let refused = error.refused();
             let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);
             let wait = Duration::from_secs(refused.map_or(0, |refused| refused.retry_after).into());
-            shared.lock().handle_failed(&wish, answered, useless, wait, now);
+            shared.lock().handle_failed(&wish, useless, wait, now);
         }
     }
 }

@@ -27,17 +27,21 @@ use std::str::FromStr;
 Examples:
   firstflight asap record --verifier-key KEY --udp-port 8080
   firstflight asap record --verifier-key KEY --udp-port 443 --seal-key seal.key
-  firstflight asap record --verifier-key KEY --verifier example.com --udp-port 443
+  firstflight asap record --verifier-key KEY --verifier example.com --verifier-below --udp-port 443
   firstflight asap record --seal-key seal.key                  the key alone")]
 pub struct Args {
     /// Public key of a verifier that the server trusts; may be repeated
     #[arg(long, value_name = "KEY", required_unless_present = "seal_key")]
     verifier_key: Vec<PublicKey>,
     /// Name of the verifier with the --verifier-key in the same place, from which clients that know none get certificates for
-    /// this site (the port is 4433 by default); may be repeated. Take the site's own name, and it serves all hosts below it. The
-    /// verifier's record, as `_4433._https.example.com. 300 IN HTTPS 1 .`, has the same key65302
+    /// this server (the port is 4433 by default); may be repeated. The verifier's own record, as
+    /// `_4433._https.example.com. 300 IN HTTPS 1 .`, needs the same key65302
     #[arg(long, value_name = "HOST[:PORT]", requires = "verifier_key")]
     verifier: Vec<Place>,
+    /// These verifiers are for all hosts below their names, too, which then see the same keys of clients: a certificate that was
+    /// obtained for one host is shown to the others
+    #[arg(long, requires = "verifier")]
+    verifier_below: bool,
     /// A vantage point of the verifier: its number, and where it is; may be repeated
     #[arg(long, value_name = "N=HOST:PORT", requires = "verifier", value_parser = vantage)]
     vantage: Vec<(NonZeroU16, Place)>,
@@ -144,9 +148,9 @@ fn verifiers(args: &Args) -> Result<String, AsapError> {
     let mut all = Vec::new();
     for ((name, port), key) in places.iter().zip(&args.verifier_key) {
         let name = WireName::new(name).ok_or(AsapError::Names)?;
-        let (key, points_of) = (*key.as_bytes(), SitePoints::default());
+        let (key, below, points_of) = (*key.as_bytes(), args.verifier_below, SitePoints::default());
         all.push((
-            SiteVerifier { key, udp_port: *port, tcp_port: None, name, points: points_of },
+            SiteVerifier { key, udp_port: *port, tcp_port: None, name, below, points: points_of },
             &points[..],
         ));
     }

@@ -244,10 +244,8 @@ impl Asap {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
         let mut records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
-        let found = (settings.found == FoundVerifiers::Site).then(|| {
-            let configured = settings.verifiers().collect();
-            Arc::new(Found::new(configured, fixed.unwrap_or(NetworkId::UNKNOWN), records.resolvers()))
-        });
+        let found = (settings.found == FoundVerifiers::Site)
+            .then(|| Arc::new(Found::new(fixed.unwrap_or(NetworkId::UNKNOWN), records.resolvers())));
         found.iter().for_each(|found| records.tell(found));
         let network = Mutex::new(fixed.unwrap_or(NetworkId::UNKNOWN));
         let kernel = kernel.clone();
@@ -289,10 +287,10 @@ impl Asap {
         }
     }
 
-    /// `server` has answered by this stream.
-    pub(super) fn handle_visit(&self, server: &Authority, stream: &Stream) {
-        if let (Some(found), Ok(peer)) = (&self.found, stream.peer_addr()) {
-            found.handle_visit(server, peer.is_ipv4());
+    /// `server` has answered by this stream. A visit to a name that is hidden behind another one leads to no question.
+    pub(super) fn handle_visit(&self, server: &Authority, stream: &Stream, hidden: bool) {
+        if let (Some(found), Ok(peer), false) = (&self.found, stream.peer_addr(), hidden) {
+            found.handle_visit(server, peer.ip());
         }
     }
 
@@ -628,6 +626,11 @@ async fn renew(mut kept: KeptCertificate) -> KeptCertificate {
         tracing::warn!("the certificate was not renewed: {error}");
     }
     kept
+}
+
+/// Whether the server's name is hidden behind another one.
+pub(super) fn is_hidden(flights: &Flights<'_>) -> bool {
+    flights.block_name().is_some()
 }
 
 /// The site that sees a certificate, and the identity of its server.

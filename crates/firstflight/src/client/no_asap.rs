@@ -91,7 +91,7 @@ impl Asap {
         match *self {}
     }
 
-    pub(super) fn handle_visit(&self, _: &Authority, _: &Stream) {
+    pub(super) fn handle_visit(&self, _: &Authority, _: &Stream, _: bool) {
         match *self {}
     }
 
@@ -114,6 +114,11 @@ impl Asap {
     pub(super) async fn close(&self) {
         match *self {}
     }
+}
+
+/// Nobody is to know of a visit.
+pub(super) const fn is_hidden(_: &Flights<'_>) -> bool {
+    true
 }
 
 #[allow(clippy::unused_self, clippy::unused_async, reason = "there is nobody to ask")]

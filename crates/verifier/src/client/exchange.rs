@@ -127,7 +127,7 @@ async fn ask_by_datagram(
 ) -> Option<Message> {
     let mut wait = patience.first;
     for _ in 0..patience.sends {
-        if !route.may_send(peer.address) {
+        if !route.may_send(socket, peer.address) {
             return None;
         }
         // If the port is closed, an ICMP error says so here or in `recv`. Then only TCP is left.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 /// A stream in both directions.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -25,8 +25,8 @@ pub trait Dial: Send + Sync {
 
 /// Decides about datagrams to a verifier that is not trusted with more.
 pub trait Permit: Send + Sync {
-    /// Whether a datagram may leave to this address now. It is asked just before each one.
-    fn may_send(&self, to: SocketAddr) -> bool;
+    /// Whether a datagram may leave from this address of this host to this address now. It is asked just before each one.
+    fn may_send(&self, from: IpAddr, to: SocketAddr) -> bool;
 
     /// The verifier at this address has answered with a challenge, or a refusal.
     fn handle_answer(&self, from: SocketAddr);
@@ -54,10 +54,10 @@ impl Route {
     }
 
     /// Whether a datagram may leave.
-    pub(super) fn may_send(&self, to: SocketAddr) -> bool {
+    pub(super) fn may_send(&self, from: &UdpSocket, to: SocketAddr) -> bool {
         match self {
             Self::System | Self::Streams(_) => true,
-            Self::Permitted(permit) => permit.may_send(to),
+            Self::Permitted(permit) => from.local_addr().is_ok_and(|from| permit.may_send(from.ip(), to)),
         }
     }
 

@@ -4,12 +4,28 @@ use firstflight_credential::asap::PublicKey;
 use firstflight_wire::asap::message::VantageId;
 use firstflight_wire::asap::{Name, SitePoint, SiteVerifier};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Ports above 1023 at which something answers that is not to be woken by strangers, or whose answers are large: reflectors that are
 /// known, telephony, games, databases and other services that are often reachable only from a network's inside.
 const BAD_PORTS: [u16; 21] = [
     1434, 1645, 1646, 1701, 1812, 1813, 1900, 2049, 2123, 2152, 3283, 3389, 3478, 3702, 5060, 5061, 5093,
     5353, 5683, 11211, 27015,
+];
+
+/// Names that mean something else in each network, or nothing in the DNS (RFC 6761, RFC 7686, RFC 8375, RFC 6762 appendix G).
+const LOCAL: [&str; 11] = [
+    "arpa",
+    "corp",
+    "home",
+    "internal",
+    "intranet",
+    "invalid",
+    "lan",
+    "local",
+    "localhost",
+    "onion",
+    "private",
 ];
 
 /// A host and a port.
@@ -25,6 +41,8 @@ pub(super) struct Host {
 pub(super) struct Named {
     pub(super) key: PublicKey,
     pub(super) at: Host,
+    /// It is for all names below its own.
+    pub(super) below: bool,
     /// In ascending order of their ids.
     pub(super) points: Vec<(VantageId, Host)>,
 }
@@ -37,11 +55,44 @@ impl Host {
         Self { name, port }
     }
 
-    /// Whether a stranger may have datagrams sent here: at port 443, or from 1024 and not one of [`BAD_PORTS`]; and not to a name
-    /// of one label, or of characters that no host has.
+    /// Whether a stranger may have datagrams sent here: at port 443, or from 1024 and not one of [`BAD_PORTS`]; and at a name of
+    /// two labels or more that a host can have, and that is nobody's own.
     fn may_be_asked(&self) -> bool {
         let port = self.port == 443 || (self.port >= 1024 && !BAD_PORTS.contains(&self.port));
-        port && self.name.contains('.') && !self.name.contains('\\')
+        let is_label = |label: &str| label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let Some((_, last)) = self.name.rsplit_once('.') else { return false };
+        // An address, in one of the forms that old parsers take.
+        let number = last.starts_with(|first: char| first.is_ascii_digit());
+        port && self.name.split('.').all(is_label) && !number && !LOCAL.contains(&last)
+    }
+}
+
+/// For which hosts a verifier is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Site {
+    pub(super) name: String,
+    /// For those below the name, too.
+    wide: bool,
+}
+
+impl Site {
+    pub(super) fn has(&self, host: &str) -> bool {
+        if self.wide { is_below(host, &self.name) } else { host == self.name }
+    }
+}
+
+/// The hosts that share the bounds of what one domain can use up: those with the same last two labels.
+pub(super) fn group(host: &str) -> String {
+    let mut labels = host.rsplit('.');
+    let (last, second) = (labels.next().unwrap_or_default(), labels.next());
+    second.map_or_else(|| last.to_owned(), |second| format!("{second}.{last}"))
+}
+
+/// The part of an address in which silence is counted: a small network's.
+pub(super) fn prefix(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0xff).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 48)).into(),
     }
 }
 
@@ -60,6 +111,7 @@ impl Named {
         let named = Self {
             key,
             at: Host::of(&one.name, one.udp_port.get()),
+            below: one.below,
             points: one.points.iter().map(points).collect(),
         };
         let may_be_asked = named.hosts().all(Host::may_be_asked);
@@ -71,14 +123,16 @@ impl Named {
         std::iter::once(&self.at).chain(self.points.iter().map(|(_, at)| at))
     }
 
-    /// The site of the record of `host` that named it. A verifier whose own name is the host's or one above it serves all hosts at
-    /// or below its name, because who publishes that name has named it too. Any other one serves `host`.
-    pub(super) fn site(&self, host: &str) -> String {
-        if is_below(host, &self.at.name) { self.at.name.clone() } else { host.to_owned() }
+    /// The site of the record of `host` that named it. A verifier that says that it is for all names below its own, and the host's is
+    /// one of them, is for all of them: the owner of that name says so, too, in the verifier's own record. Any other one is for
+    /// `host`.
+    pub(super) fn site(&self, host: &str) -> Site {
+        let wide = self.below && is_below(host, &self.at.name);
+        Site { name: if wide { self.at.name.clone() } else { host.to_owned() }, wide }
     }
 }
 
 /// Whether `host` is `name`, or below it. Both are in lower case.
-pub(super) fn is_below(host: &str, name: &str) -> bool {
+fn is_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }

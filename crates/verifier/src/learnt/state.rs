@@ -1,6 +1,6 @@
 //! The machine: what was learnt, and what is to be asked next.
 
-use super::rules::{Host, Named, is_below};
+use super::rules::{Host, Named, Site, group, prefix};
 use crate::pool::{due, is_usable};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
@@ -8,34 +8,40 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::VerifierId;
 use lru::LruCache;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Verifiers learnt from the record of one host, and in all.
+/// Verifiers learnt from the record of one host, of one group of hosts, and in all.
 const FOR_A_HOST: usize = 2;
+const FOR_A_GROUP: usize = 4;
 const IN_ALL: usize = 16;
 /// Hosts of which it is known that their records name verifiers.
 const HOSTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// A verifier is used for this time at most.
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
-/// A visit ends when the site was not visited for this time.
+/// A visit ends when the site was not visited for this time, and after an hour.
 const VISIT: Duration = Duration::from_secs(60);
+const LONGEST_VISIT: Duration = Duration::from_secs(3600);
 /// A certificate is renewed for this time after a visit.
 const RENEWED_FOR: Duration = Duration::from_secs(3600);
-/// Pauses after questions without a CHALLENGE, as long as there was none.
+/// Pauses of a network that has given no CHALLENGE.
 const STRANGE: RangeInclusive<Duration> = Duration::from_secs(3600)..=MOST_LASTS;
-/// Pauses after other failures.
-const PAUSES: RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(600);
+/// For this time an address that has given one is no stranger.
+const ANSWERED_FOR: Duration = Duration::from_secs(3600);
+/// Pauses after failures.
+const PAUSES: RangeInclusive<Duration> = Duration::from_secs(600)..=Duration::from_secs(3600);
 /// A host's record is asked about once in this time, at most and at least, and all records together at this rate.
 const RECORD_EVERY: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3600);
-const RECORDS: Rate = Rate { most: 6, within: Duration::from_secs(60) };
-/// Addresses that have given no CHALLENGE, which are remembered. If there are more, no other one is asked.
+const RECORDS: Rate = Rate { most: 6, for_a_group: 3, within: Duration::from_secs(60) };
+/// Networks that have given no CHALLENGE and addresses that have, which are remembered. If there are more networks, no other one
+/// is asked.
 const STRANGERS: usize = 64;
+const STRANGERS_OF_A_GROUP: usize = 16;
 /// Datagrams to all learnt verifiers.
-const DATAGRAMS: Rate = Rate { most: 10, within: Duration::from_secs(60) };
+const DATAGRAMS: Rate = Rate { most: 10, for_a_group: 5, within: Duration::from_secs(60) };
 
 /// What is to be done next.
 #[derive(Debug)]
@@ -53,9 +59,9 @@ pub(super) struct Wish {
     pub(super) v4: bool,
     /// The certificate that it renews.
     pub(super) old: Option<Arc<ClientCertificate>>,
-    /// The verifier has given a challenge before.
-    pub(super) answered: bool,
-    site: String,
+    /// The address of this host by which the visit went.
+    pub(super) source: IpAddr,
+    pub(super) site: Site,
     /// The network's number.
     era: u64,
 }
@@ -70,32 +76,39 @@ pub(super) struct Answer {
     pub(super) authentic: bool,
 }
 
-/// How often something may happen.
+/// How often something may happen, in all and because of one group of hosts.
 #[derive(Debug)]
 struct Rate {
     most: usize,
+    for_a_group: usize,
     within: Duration,
 }
 
+/// What has happened, and because of which group.
 #[derive(Debug, Default)]
-struct Spent(VecDeque<Instant>);
+struct Spent(VecDeque<(Instant, String)>);
 
 impl Spent {
-    fn next(&mut self, rate: &Rate, now: Instant) -> Option<Instant> {
-        self.0.retain(|at| *at + rate.within > now);
-        if self.0.len() < rate.most { None } else { self.0.front().map(|first| *first + rate.within) }
+    /// When it may happen again; `None` if it may now.
+    fn next(&mut self, rate: &Rate, group: &str, now: Instant) -> Option<Instant> {
+        self.0.retain(|(at, _)| *at + rate.within > now);
+        let mut own = self.0.iter().filter(|(_, of)| of == group).map(|(at, _)| *at);
+        let (first_own, more) = (own.next(), own.count() + 1);
+        let by_group = first_own.filter(|_| more >= rate.for_a_group);
+        let in_all = self.0.front().map(|(at, _)| *at).filter(|_| self.0.len() >= rate.most);
+        by_group.max(in_all).map(|at| at + rate.within)
     }
 
-    fn spend(&mut self, rate: &Rate, now: Instant) -> bool {
-        let may = self.next(rate, now).is_none();
+    fn spend(&mut self, rate: &Rate, group: &str, now: Instant) -> bool {
+        let may = self.next(rate, group, now).is_none();
         if may {
-            self.0.push_back(now);
+            self.0.push_back((now, group.to_owned()));
         }
         may
     }
 }
 
-/// An address that has given no CHALLENGE.
+/// A network that has given no CHALLENGE.
 #[derive(Debug, Default)]
 struct Stranger {
     /// Datagrams that it got.
@@ -114,15 +127,17 @@ struct Naming {
     at: Option<Instant>,
     /// Not before this time.
     not_before: Instant,
-    /// Visited in this family.
-    v4: bool,
+    /// The verifiers that the server trusts.
+    trusted: Vec<VerifierId>,
+    /// The address of this host by which the last visit went.
+    source: Option<IpAddr>,
 }
 
 /// A learnt verifier.
 #[derive(Debug)]
 pub(super) struct Learnt {
     pub(super) named: Named,
-    pub(super) site: String,
+    pub(super) site: Site,
     /// The host whose record named it last.
     pub(super) by: String,
     pub(super) since: Instant,
@@ -131,8 +146,6 @@ pub(super) struct Learnt {
     pub(super) until: Instant,
     /// Its site was visited.
     visited: Instant,
-    /// It has given a challenge.
-    answered: bool,
     /// It was seen to say what is not so, and is asked no more.
     dropped: bool,
     by_family: [Shelf; 2],
@@ -144,6 +157,8 @@ struct Shelf {
     certificate: Option<Arc<ClientCertificate>>,
     /// When it is asked for, if it is to be.
     at: Option<Instant>,
+    /// The address of this host by which the last visit went.
+    source: Option<IpAddr>,
     asking: bool,
     failures: u32,
     retry_at: Instant,
@@ -151,7 +166,7 @@ struct Shelf {
 
 impl Learnt {
     fn is_alive(&self, now: Instant) -> bool {
-        let visit = self.authentic || self.visited + VISIT > now;
+        let visit = self.authentic || (self.visited + VISIT > now && self.since + LONGEST_VISIT > now);
         self.until > now && visit
     }
 
@@ -184,23 +199,31 @@ impl Learnt {
 pub(super) struct State {
     network: NetworkId,
     era: u64,
-    /// Verifiers that the client was configured with.
-    configured: Vec<VerifierId>,
     naming: LruCache<String, Naming>,
     /// A record is being asked about.
     learning: bool,
     pub(super) learnt: Vec<Learnt>,
     records: Spent,
     datagrams: Spent,
-    strangers: BTreeMap<IpAddr, Stranger>,
+    /// By the group of hosts that named them.
+    strangers: BTreeMap<(String, IpAddr), Stranger>,
+    /// Addresses that have given a challenge, and until when they are no strangers.
+    answered: BTreeMap<SocketAddr, Instant>,
 }
 
 impl State {
-    pub(super) fn new(configured: Vec<VerifierId>, network: NetworkId) -> Self {
-        let (naming, learnt) = (LruCache::new(HOSTS), Vec::new());
-        let (records, datagrams) = (Spent::default(), Spent::default());
-        let strangers = BTreeMap::new();
-        Self { network, era: 0, configured, naming, learning: false, learnt, records, datagrams, strangers }
+    pub(super) fn new(network: NetworkId) -> Self {
+        Self {
+            network,
+            era: 0,
+            naming: LruCache::new(HOSTS),
+            learning: false,
+            learnt: Vec::new(),
+            records: Spent::default(),
+            datagrams: Spent::default(),
+            strangers: BTreeMap::new(),
+            answered: BTreeMap::new(),
+        }
     }
 
     /// The host is on this network. Nothing that was learnt on another one is kept, nor on one that cannot be told from the next.
@@ -213,15 +236,25 @@ impl State {
         self.learning = false;
         self.naming.clear();
         self.learnt.clear();
+        self.strangers.clear();
+        self.answered.clear();
     }
 
-    /// The record of `host`, for its server at `port`, names verifiers, and may be used for `ttl`.
-    pub(super) fn handle_record(&mut self, host: &Host, ttl: Duration, now: Instant) {
+    /// The record of `host`, for its server at a port, names verifiers, says that the server trusts these, and may be used for
+    /// `ttl`.
+    pub(super) fn handle_record(
+        &mut self,
+        host: &Host,
+        trusted: Vec<VerifierId>,
+        ttl: Duration,
+        now: Instant,
+    ) {
         let until = now + ttl.min(MOST_LASTS);
         match self.naming.get_mut(&host.name) {
-            Some(naming) => (naming.until, naming.port) = (until, host.port),
+            Some(naming) => (naming.until, naming.port, naming.trusted) = (until, host.port, trusted),
             None => {
-                let naming = Naming { port: host.port, until, at: None, not_before: Instant::ZERO, v4: true };
+                let (not_before, port) = (Instant::ZERO, host.port);
+                let naming = Naming { port, until, at: None, not_before, trusted, source: None };
                 self.naming.push(host.name.clone(), naming);
             }
         }
@@ -233,35 +266,33 @@ impl State {
         self.learnt.retain(|one| one.by != host);
     }
 
-    /// `host` was visited, and its server has an address of this family. What there is to ask is asked after `delay`.
-    pub(super) fn handle_visit(&mut self, host: &str, v4: bool, delay: Duration, now: Instant) {
+    /// `host` was visited by this address of this host. What there is to ask is asked after `delay`.
+    pub(super) fn handle_visit(&mut self, host: &str, source: IpAddr, delay: Duration, now: Instant) {
         self.drop_over(now);
         let (mut found, at) = (false, now + delay);
-        for one in self.learnt.iter_mut().filter(|one| is_below(host, &one.site)) {
+        for one in self.learnt.iter_mut().filter(|one| one.site.has(host)) {
             (one.visited, found) = (now, found || one.by == host);
-            let shelf = one.family(v4);
+            let shelf = one.family(source.is_ipv4());
+            shelf.source = Some(source);
             if shelf.certificate.is_none() && shelf.at.is_none() {
                 shelf.at = Some(at);
             }
         }
         if let Some(naming) = self.naming.get_mut(host).filter(|naming| !found && naming.until > now) {
-            naming.v4 = v4;
+            naming.source = Some(source);
             naming.at.get_or_insert_with(|| at.max(naming.not_before));
         }
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<Task> {
         self.drop_over(now);
-        if !self.learning && self.records.next(&RECORDS, now).is_none() {
-            let due = self.naming.iter().find(|(_, naming)| naming.at.is_some_and(|at| at <= now));
-            if let Some((name, port)) = due.map(|(name, naming)| (name.clone(), naming.port)) {
-                self.records.spend(&RECORDS, now);
-                self.learning = true;
-                if let Some(naming) = self.naming.peek_mut(&name) {
-                    (naming.at, naming.not_before) = (None, now + *RECORD_EVERY.start());
-                }
-                return Some(Task::Learn(Host { name, port }));
+        if let Some((name, port)) = self.next_record(now) {
+            self.records.spend(&RECORDS, &group(&name), now);
+            self.learning = true;
+            if let Some(naming) = self.naming.peek_mut(&name) {
+                (naming.at, naming.not_before) = (None, now + *RECORD_EVERY.start());
             }
+            return Some(Task::Learn(Host { name, port }));
         }
         let era = self.era;
         for one in &mut self.learnt {
@@ -269,38 +300,43 @@ impl State {
             let Some(v4) = [true, false].into_iter().find(due) else { continue };
             let shelf = one.family(v4);
             (shelf.asking, shelf.at) = (true, None);
-            let old = shelf.certificate.clone();
+            let (old, Some(source)) = (shelf.certificate.clone(), shelf.source) else { continue };
             let (named, site) = (one.named.clone(), one.site.clone());
-            return Some(Task::Obtain(Wish { named, v4, old, answered: one.answered, site, era }));
+            return Some(Task::Obtain(Wish { named, v4, old, source, site, era }));
         }
         None
     }
 
+    /// A host whose record is to be asked about now.
+    fn next_record(&mut self, now: Instant) -> Option<(String, u16)> {
+        if self.learning {
+            return None;
+        }
+        let records = &mut self.records;
+        let due = |naming: &Naming| naming.at.is_some_and(|at| at <= now);
+        let mut due = self.naming.iter().filter(|(_, naming)| due(naming));
+        let found = due.find(|(name, _)| records.next(&RECORDS, &group(name), now).is_none());
+        found.map(|(name, naming)| (name.clone(), naming.port))
+    }
+
     /// When to poll again at the latest, if nothing else happens.
     pub(super) fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
-        let held = if self.learning { None } else { Some(self.records.next(&RECORDS, now)) };
-        let records = held.and_then(|not_before| {
-            let first = self.naming.iter().filter_map(|(_, naming)| naming.at).min();
-            first.map(|first| not_before.map_or(first, |not_before| first.max(not_before)))
+        let records = &mut self.records;
+        let waiting = self.naming.iter().filter(|_| !self.learning);
+        let records = waiting.filter_map(|(name, naming)| {
+            let not_before = records.next(&RECORDS, &group(name), now);
+            naming.at.map(|at| not_before.map_or(at, |not_before| at.max(not_before)))
         });
+        let records = records.min();
         let wishes = self.learnt.iter().flat_map(|one| [true, false].map(|v4| one.asked_at(v4))).flatten();
         wishes.chain(records).min()
     }
 
-    /// The verifiers of a record that may be learnt: two at most, and none that the client knows otherwise.
-    pub(super) fn choose(&self, host: &str, named: impl Iterator<Item = Named>) -> Vec<Named> {
-        let mut chosen: Vec<Named> = Vec::new();
-        for one in named {
-            let id = one.key.id();
-            // Ids can be ground. Two keys of one id are never both known.
-            let other = |known: &Named| known.key.id() == id && known.key != one.key;
-            let among_learnt = self.learnt.iter().any(|learnt| learnt.by != host && other(&learnt.named));
-            let is_known = self.configured.contains(&id) || among_learnt || chosen.iter().any(other);
-            if !is_known && chosen.len() < FOR_A_HOST {
-                chosen.push(one);
-            }
-        }
-        chosen
+    /// The verifiers of the record of `host` that may be learnt: the first two that its server trusts. What else the client knows
+    /// has no influence, or a site could find out what that is.
+    pub(super) fn choose(&mut self, host: &str, named: impl Iterator<Item = Named>) -> Vec<Named> {
+        let Some(naming) = self.naming.peek(host) else { return Vec::new() };
+        named.filter(|one| naming.trusted.contains(&one.key.id())).take(FOR_A_HOST).collect()
     }
 
     /// Answers a [`Task::Learn`]; `None` if nobody answered. What `host` named before and does not name now is forgotten.
@@ -311,7 +347,7 @@ impl State {
         self.learning = false;
         let Some(Answer { verifiers, ttl, authentic }) = answer else { return };
         let naming = self.naming.peek_mut(host);
-        let v4 = naming.as_ref().is_none_or(|naming| naming.v4);
+        let source = naming.as_ref().and_then(|naming| naming.source);
         if let Some(naming) = naming {
             naming.not_before = now + ttl.clamp(*RECORD_EVERY.start(), *RECORD_EVERY.end());
         }
@@ -323,7 +359,7 @@ impl State {
                 one.until = until;
                 one.authentic = authentic;
                 host.clone_into(&mut one.by);
-            } else if self.has_place(now) {
+            } else if self.has_place(host, now) {
                 let mut one = Learnt {
                     named,
                     site,
@@ -332,19 +368,26 @@ impl State {
                     authentic,
                     until,
                     visited: now,
-                    answered: false,
                     dropped: false,
                     by_family: <[Shelf; 2]>::default(),
                 };
-                one.family(v4).at = Some(now);
+                if let Some(source) = source {
+                    let shelf = one.family(source.is_ipv4());
+                    (shelf.at, shelf.source) = (Some(now), Some(source));
+                }
                 self.learnt.push(one);
             }
         }
     }
 
-    /// Whether there is a place for another verifier. One whose site was not visited for an hour, and who so is renewed no more,
-    /// makes a place.
-    fn has_place(&mut self, now: Instant) -> bool {
+    /// Whether there is a place for another verifier of the record of `host`. One whose site was not visited for an hour, and who so is
+    /// renewed no more, makes a place.
+    fn has_place(&mut self, host: &str, now: Instant) -> bool {
+        let group = group(host);
+        let own = self.learnt.iter().filter(|one| super::rules::group(&one.by) == group);
+        if own.count() >= FOR_A_GROUP {
+            return false;
+        }
         if self.learnt.len() >= IN_ALL {
             let oldest = (self.learnt.iter().enumerate()).min_by_key(|(_, one)| one.visited);
             let idle = oldest.filter(|(_, one)| one.visited + RENEWED_FOR <= now).map(|(at, _)| at);
@@ -353,27 +396,35 @@ impl State {
         self.learnt.len() < IN_ALL
     }
 
-    /// Whether a datagram may leave to this address now. It counts as sent. `answered`: the verifier has given a challenge.
-    pub(super) fn spend_datagram(&mut self, to: IpAddr, answered: bool, now: Instant) -> bool {
-        if !answered {
-            self.strangers.retain(|_, one| one.next + *STRANGE.end() > now);
-            let known = self.strangers.get(&to);
-            if known.map_or(self.strangers.len() >= STRANGERS, |one| one.next > now) {
-                return false;
-            }
+    /// Whether a datagram may leave to a verifier of this site at this address now. It counts as sent.
+    pub(super) fn spend_datagram(&mut self, site: &Site, to: SocketAddr, now: Instant) -> bool {
+        let group = group(&site.name);
+        if self.answered.get(&to).is_some_and(|until| *until > now) {
+            return self.datagrams.spend(&DATAGRAMS, &group, now);
         }
-        let may = self.datagrams.spend(&DATAGRAMS, now);
-        if may && !answered {
-            let one = self.strangers.entry(to).or_default();
-            let pause = STRANGE.start().saturating_mul(1 << one.sent.min(16)).min(*STRANGE.end());
-            (one.sent, one.next) = (one.sent.saturating_add(1), now + pause);
+        self.strangers.retain(|_, one| one.next + *STRANGE.end() > now);
+        let own = self.strangers.keys().filter(|(of, _)| *of == group).count();
+        let has_place = self.strangers.len() < STRANGERS && own < STRANGERS_OF_A_GROUP;
+        let key = (group, prefix(to.ip()));
+        let may = self.strangers.get(&key).map_or(has_place, |one| one.next <= now);
+        if !may || !self.datagrams.spend(&DATAGRAMS, &key.0, now) {
+            return false;
         }
-        may
+        let one = self.strangers.entry(key).or_default();
+        let pause = STRANGE.start().saturating_mul(1 << one.sent.min(16)).min(*STRANGE.end());
+        (one.sent, one.next) = (one.sent.saturating_add(1), now + pause);
+        true
     }
 
-    /// This address has given a challenge.
-    pub(super) fn handle_challenge(&mut self, from: IpAddr) {
-        self.strangers.remove(&from);
+    /// A verifier of this site at this address has given a challenge.
+    pub(super) fn handle_challenge(&mut self, site: &Site, from: SocketAddr, now: Instant) {
+        self.strangers.remove(&(group(&site.name), prefix(from.ip())));
+        self.answered.retain(|_, until| *until > now);
+        if self.answered.len() >= STRANGERS {
+            let first = self.answered.iter().min_by_key(|(_, until)| **until).map(|(at, _)| *at);
+            first.and_then(|first| self.answered.remove(&first));
+        }
+        self.answered.insert(from, now + ANSWERED_FOR);
     }
 
     pub(super) const fn era(&self) -> u64 {
@@ -389,35 +440,22 @@ impl State {
     /// Answers a [`Task::Obtain`].
     pub(super) fn handle_obtained(&mut self, wish: &Wish, certificate: ClientCertificate) {
         let Some(one) = self.of(wish) else { return };
-        one.answered = true;
-        *one.family(wish.v4) = Shelf { certificate: Some(Arc::new(certificate)), ..Shelf::default() };
+        let certificate = Some(Arc::new(certificate));
+        *one.family(wish.v4) = Shelf { certificate, source: Some(wish.source), ..Shelf::default() };
     }
 
-    /// Answers a [`Task::Obtain`]. `answered`: there was a challenge. `useless`: the old certificate cannot be renewed. The
-    /// verifier said to wait for `wait`, which nobody has signed.
-    pub(super) fn handle_failed(
-        &mut self,
-        wish: &Wish,
-        answered: bool,
-        useless: bool,
-        wait: Duration,
-        now: Instant,
-    ) {
+    /// Answers a [`Task::Obtain`]. `useless`: the old certificate cannot be renewed. The verifier said to wait for `wait`, which
+    /// nobody has signed. It is asked again at a later visit, or for a renewal.
+    pub(super) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) {
         let Some(one) = self.of(wish) else { return };
-        one.answered |= answered;
-        let pauses = if one.answered { PAUSES } else { STRANGE };
-        let visited = one.visited;
         let shelf = one.family(wish.v4);
         shelf.asking = false;
         if useless {
             shelf.certificate = None;
         }
-        let pause = pauses.start().saturating_mul(1 << shelf.failures.min(16)).min(*pauses.end());
+        let pause = PAUSES.start().saturating_mul(1 << shelf.failures.min(16)).max(wait).min(*PAUSES.end());
         shelf.failures = shelf.failures.saturating_add(1);
-        shelf.retry_at = now + pause.max(wait.min(*PAUSES.end()));
-        if answered && shelf.certificate.is_none() && visited + VISIT > now {
-            shelf.at = Some(shelf.retry_at);
-        }
+        shelf.retry_at = now + pause;
     }
 
     /// A certificate for a first flight to `host`, at an address of this family, by one of the `trusted` verifiers. `seen` is the
@@ -431,16 +469,16 @@ impl State {
         now: Instant,
     ) -> Option<Arc<ClientCertificate>> {
         self.drop_over(now);
-        trusted.iter().find_map(|id| {
-            let fits = |one: &&mut Learnt| one.named.key.id() == *id && is_below(host, &one.site);
-            let one = self.learnt.iter_mut().find(fits)?;
-            let certificate = one.family(v4).certificate.clone()?;
+        let usable = |one: &mut Learnt, id: &VerifierId| {
+            let certificate = one.family(v4).certificate.clone().filter(|_| one.named.key.id() == *id)?;
             if seen.is_some_and(|seen| seen != certificate.address()) {
                 drop_verifier(one);
                 return None;
             }
             is_usable(&certificate, now).then_some(certificate)
-        })
+        };
+        let mut here: Vec<_> = self.learnt.iter_mut().filter(|one| one.site.has(host)).collect();
+        trusted.iter().find_map(|id| here.iter_mut().find_map(|one| usable(one, id)))
     }
 
     /// Whether there is any certificate.

@@ -1,12 +1,11 @@
 //! What records of strangers can do (docs/spec/asap.md, section 9.1): each rule in virtual time, and what is asked.
 
-use super::rules::is_below;
 use super::*;
 use crate::pool::is_usable;
 use firstflight_credential::asap::certify;
-use firstflight_wire::asap::{CertificateFlags, Name};
+use firstflight_wire::asap::{CertificateFlags, Name, SitePoints};
 use std::num::NonZeroU16;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HOME: NetworkId = NetworkId([1; 16]);
 const CAFE: NetworkId = NetworkId([2; 16]);
@@ -25,8 +24,17 @@ fn host(name: &str) -> Host {
     Host { name: name.into(), port: 443 }
 }
 
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5));
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 5));
+
+/// A verifier that says that it is for all names below its own.
 fn named(seed: u8, name: &str) -> Named {
-    Named { key: secret(seed).public(), at: Host { name: name.into(), port: 4433 }, points: Vec::new() }
+    let at = Host { name: name.into(), port: 4433 };
+    Named { key: secret(seed).public(), at, below: true, points: Vec::new() }
+}
+
+fn site(name: &str) -> Site {
+    named(1, name).site(name)
 }
 
 /// A client, and the world around it in virtual time.
@@ -39,16 +47,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self {
-            state: State::new(vec![secret(99).public().id()], HOME),
-            keys: 0,
-            lasts: 3600,
-            seen: "203.0.113.5",
-        }
+        Self { state: State::new(HOME), keys: 0, lasts: 3600, seen: "203.0.113.5" }
     }
 
     /// The record of a host names these verifiers, for so many seconds.
     fn learn(&mut self, by: &str, verifiers: Vec<Named>, ttl: u64, authentic: bool, now: u64) {
+        let trusted = verifiers.iter().map(|one| one.key.id()).collect();
+        self.state.handle_record(&host(by), trusted, Duration::from_secs(ttl), at(now));
+        self.state.handle_visit(by, V4, Duration::from_secs(DAY), at(now));
         let chosen = self.state.choose(by, verifiers.into_iter());
         let answer = Answer { verifiers: chosen, ttl: Duration::from_secs(ttl), authentic };
         let era = self.state.era();
@@ -85,19 +91,19 @@ impl Bench {
 #[test]
 fn nothing_is_asked_before_a_visit_and_then_after_a_while() {
     let mut bench = Bench::new();
-    bench.state.handle_record(&host("www.example.com"), Duration::from_secs(300), at(0));
+    bench.state.handle_record(&host("www.example.com"), Vec::new(), Duration::from_secs(300), at(0));
     assert!(bench.state.poll(at(1)).is_none() && bench.state.poll_timeout(at(1)).is_none());
-    bench.state.handle_visit("other.example.com", true, SOON, at(1));
+    bench.state.handle_visit("other.example.com", V4, SOON, at(1));
     assert!(bench.state.poll(at(10)).is_none(), "another host was visited");
-    bench.state.handle_visit("www.example.com", true, SOON, at(10));
+    bench.state.handle_visit("www.example.com", V4, SOON, at(10));
     assert!(bench.state.poll(at(12)).is_none());
     assert_eq!(bench.state.poll_timeout(at(12)), Some(at(13)));
     assert!(matches!(bench.state.poll(at(13)), Some(Task::Learn(of)) if of == host("www.example.com")));
     assert!(bench.state.poll(at(13)).is_none(), "asked once");
     // Its record ends.
     let mut bench = Bench::new();
-    bench.state.handle_record(&host("www.example.com"), Duration::from_secs(300), at(0));
-    bench.state.handle_visit("www.example.com", true, SOON, at(301));
+    bench.state.handle_record(&host("www.example.com"), Vec::new(), Duration::from_secs(300), at(0));
+    bench.state.handle_visit("www.example.com", V4, SOON, at(301));
     assert!(bench.state.poll(at(400)).is_none());
 }
 
@@ -106,9 +112,9 @@ fn records_are_asked_about_seldom() {
     let mut bench = Bench::new();
     let mut asked = 0;
     for second in 0..60 {
-        let name = format!("h{second}.example.com");
-        bench.state.handle_record(&host(&name), Duration::from_secs(300), at(second));
-        bench.state.handle_visit(&name, true, Duration::ZERO, at(second));
+        let name = format!("h.example{second}.com");
+        bench.state.handle_record(&host(&name), Vec::new(), Duration::from_secs(300), at(second));
+        bench.state.handle_visit(&name, V4, Duration::ZERO, at(second));
         while let Some(Task::Learn(of)) = bench.state.poll(at(second)) {
             asked += 1;
             let era = bench.state.era();
@@ -116,12 +122,26 @@ fn records_are_asked_about_seldom() {
         }
     }
     assert_eq!(asked, 6, "in a minute");
-    // And one host once a minute, whatever comes of it.
+    // Half of them because of one domain.
     let mut bench = Bench::new();
-    bench.state.handle_record(&host("a.example.com"), Duration::from_secs(300), at(0));
     let mut asked = 0;
     for second in 0..60 {
-        bench.state.handle_visit("a.example.com", true, Duration::ZERO, at(second));
+        let name = format!("h{second}.example.com");
+        bench.state.handle_record(&host(&name), Vec::new(), Duration::from_secs(300), at(second));
+        bench.state.handle_visit(&name, V4, Duration::ZERO, at(second));
+        while let Some(Task::Learn(of)) = bench.state.poll(at(second)) {
+            asked += 1;
+            let era = bench.state.era();
+            bench.state.handle_learnt(&of.name, era, None, at(second));
+        }
+    }
+    assert_eq!(asked, 3);
+    // And one host once a minute, whatever comes of it.
+    let mut bench = Bench::new();
+    bench.state.handle_record(&host("a.example.com"), Vec::new(), Duration::from_secs(300), at(0));
+    let mut asked = 0;
+    for second in 0..60 {
+        bench.state.handle_visit("a.example.com", V4, Duration::ZERO, at(second));
         if bench.state.poll(at(second)).is_some() {
             asked += 1;
             bench.learn("a.example.com", Vec::new(), 1, true, second);
@@ -132,38 +152,45 @@ fn records_are_asked_about_seldom() {
 
 #[test]
 fn a_verifier_serves_the_host_that_named_it_or_what_is_below_its_own_name() {
-    assert!(is_below("example.com", "example.com") && is_below("a.example.com", "example.com"));
-    assert!(!is_below("aexample.com", "example.com") && !is_below("example.com", "a.example.com"));
     let mut bench = Bench::new();
     bench.learn("a.example.com", vec![named(1, "example.com"), named(2, "pv.example.com")], 300, true, 0);
     assert_eq!(bench.fill(0), (2, 0));
     assert!(bench.shown("b.example.com", 1, 1) && bench.shown("a.example.com", 1, 1));
-    assert!(
-        !bench.shown("example.org", 1, 1)
-            && !bench.shown("badexample.com", 1, 1)
-            && !bench.shown("com", 1, 1)
-    );
-    // The owner of the other one's name has not said that it is for all of them.
+    for other in ["example.org", "badexample.com", "com"] {
+        assert!(!bench.shown(other, 1, 1), "{other}");
+    }
+    // The owner of the other one's name cannot speak for all of them.
     assert!(bench.shown("a.example.com", 2, 1));
     assert!(!bench.shown("b.example.com", 2, 1) && !bench.shown("pv.example.com", 2, 1));
+    assert!(!bench.shown("x.a.example.com", 2, 1), "below the host");
+    // And this owner has not said that it does.
+    let mut bench = Bench::new();
+    bench.learn("a.example.com", vec![Named { below: false, ..named(1, "example.com") }], 300, true, 0);
+    bench.fill(0);
+    assert!(bench.shown("a.example.com", 1, 1));
+    assert!(!bench.shown("b.example.com", 1, 1) && !bench.shown("example.com", 1, 1));
 }
 
 #[test]
-fn what_a_client_knows_otherwise_is_not_learnt_nor_another_key_with_its_id() {
-    let bench = Bench::new();
-    assert!(
-        bench.state.choose("a.example.com", [named(99, "example.com")].into_iter()).is_empty(),
-        "configured"
-    );
+fn what_a_client_knows_otherwise_has_no_influence_on_what_it_asks() {
+    // A key whose id is that of another site's verifier is learnt as any other one, or a site could see which the client knows.
     let mut bench = Bench::new();
-    bench.state = State::new(vec![named(1, "example.com").key.id()], HOME);
-    assert!(bench.state.choose("a.example.com", [named(1, "example.com")].into_iter()).is_empty());
-    assert_eq!(bench.state.choose("a.example.com", [named(2, "example.com")].into_iter()).len(), 1);
-    assert_eq!(
-        bench.state.choose("a.example.com", (1..9).map(|seed| named(seed, "example.com"))).len(),
-        2,
-        "for a host"
-    );
+    bench.learn("example.com", vec![named(1, "example.com")], 300, true, 0);
+    bench.learn("other.test", vec![named(1, "other.test")], 300, true, 0);
+    assert_eq!(bench.fill(0), (2, 0));
+    let ids = [secret(1).public().id()];
+    let mut shown = |to: &str| bench.state.certificate_for(to, true, &ids, None, at(1)).unwrap();
+    assert_ne!(shown("example.com").body().client_key, shown("other.test").body().client_key, "each its own");
+}
+
+#[test]
+fn a_host_names_two_verifiers_at_most_which_its_server_trusts() {
+    let mut bench = Bench::new();
+    let trusted = (3..9).map(|seed| secret(seed).public().id()).collect();
+    bench.state.handle_record(&host("a.example.com"), trusted, SOON, at(0));
+    let chosen = bench.state.choose("a.example.com", (1..9).map(|seed| named(seed, "example.com")));
+    assert_eq!(chosen, [named(3, "example.com"), named(4, "example.com")]);
+    assert!(bench.state.choose("b.example.com", [named(3, "example.com")].into_iter()).is_empty());
 }
 
 #[test]
@@ -185,8 +212,14 @@ fn hosts_replace_only_their_own_and_there_are_sixteen_in_all() {
     assert_eq!(bench.state.learnt.iter().filter(|one| one.by == "new.test").count(), 1, "one place is free");
     // A site that nobody visits makes a place.
     for second in (0..4000).step_by(100) {
-        bench.state.handle_visit("site3.test", true, SOON, at(second));
+        bench.state.handle_visit("site3.test", V4, SOON, at(second));
     }
+    for number in 0..9 {
+        let by = format!("h{number}.site3.test");
+        bench.learn(&by, vec![named(29, &by)], DAY, true, 4000);
+    }
+    let group = bench.state.learnt.iter().filter(|one| one.by.ends_with("site3.test")).count();
+    assert_eq!(group, 4, "of one domain");
     bench.learn("late.test", vec![named(27, "late.test")], DAY, true, 4000);
     let by = |name: &str| bench.state.learnt.iter().filter(|one| one.by == name).count();
     assert_eq!((bench.state.learnt.len(), by("late.test"), by("site3.test")), (16, 1, 2));
@@ -207,8 +240,17 @@ fn a_verifier_is_forgotten_with_its_record_its_visit_and_its_network() {
     let mut bench = Bench::new();
     bench.learn("example.com", vec![named(1, "example.com")], DAY, false, 0);
     bench.fill(0);
-    bench.state.handle_visit("example.com", true, SOON, at(50));
+    bench.state.handle_visit("example.com", V4, SOON, at(50));
     assert!(bench.shown("example.com", 1, 109) && !bench.shown("example.com", 1, 110));
+    // Which cannot be drawn out.
+    let mut bench = Bench::new();
+    bench.lasts = 10_000;
+    bench.learn("example.com", vec![named(1, "example.com")], DAY, false, 0);
+    bench.fill(0);
+    for second in (0..4000).step_by(50) {
+        bench.state.handle_visit("example.com", V4, SOON, at(second));
+        assert_eq!(bench.shown("example.com", 1, second), second < 3600, "{second}");
+    }
     // A later record that does not name it.
     let mut bench = Bench::new();
     bench.learn("example.com", vec![named(1, "example.com")], DAY, true, 0);
@@ -261,12 +303,12 @@ fn there_is_one_certificate_for_a_visit_and_no_renewal_without_a_visit() {
     // 600 s each, renewed 150 s before the end, for an hour.
     assert_eq!(renewed, 7);
     assert!(!bench.shown("example.com", 1, 3 * 3600));
-    bench.state.handle_visit("example.com", true, SOON, at(3 * 3600));
+    bench.state.handle_visit("example.com", V4, SOON, at(3 * 3600));
     assert_eq!(bench.fill(3 * 3600 + 2), (0, 0));
     assert_eq!(bench.fill(3 * 3600 + 3), (1, 0), "the next visit");
     // The other family is asked when a server of that family was visited.
     assert!(bench.state.poll(at(3 * 3600 + 4)).is_none());
-    bench.state.handle_visit("example.com", false, SOON, at(3 * 3600 + 4));
+    bench.state.handle_visit("example.com", V6, SOON, at(3 * 3600 + 4));
     assert!(matches!(bench.state.poll(at(3 * 3600 + 7)), Some(Task::Obtain(wish)) if !wish.v4));
 }
 
@@ -279,7 +321,7 @@ fn a_verifier_that_says_what_is_not_so_is_asked_no_more() {
     let (ids, seen) = ([secret(1).public().id()], "203.0.113.6".parse().unwrap());
     assert!(bench.state.certificate_for("example.com", true, &ids, Some(seen), at(1)).is_none());
     assert!(!bench.shown("example.com", 1, 2));
-    bench.state.handle_visit("example.com", true, SOON, at(2));
+    bench.state.handle_visit("example.com", V4, SOON, at(2));
     bench.learn("example.com", vec![named(1, "example.com")], DAY, true, 3);
     assert_eq!(bench.fill(10_000), (0, 0));
     // A server sees another one.
@@ -288,7 +330,7 @@ fn a_verifier_that_says_what_is_not_so_is_asked_no_more() {
     bench.fill(0);
     let shown = bench.state.certificate_for("example.com", true, &ids, None, at(1)).unwrap();
     assert!(bench.state.mismatched(&shown) && !bench.state.mismatched(&shown));
-    bench.state.handle_visit("example.com", true, SOON, at(2));
+    bench.state.handle_visit("example.com", V4, SOON, at(2));
     assert_eq!(bench.fill(10_000), (0, 0));
     // It was refused for another reason: another one is obtained at the next visit.
     let mut bench = Bench::new();
@@ -296,17 +338,27 @@ fn a_verifier_that_says_what_is_not_so_is_asked_no_more() {
     bench.fill(0);
     let shown = bench.state.certificate_for("example.com", true, &ids, None, at(1)).unwrap();
     assert!(bench.state.forget(&shown) && !bench.shown("example.com", 1, 1));
-    bench.state.handle_visit("example.com", true, SOON, at(2));
+    bench.state.handle_visit("example.com", V4, SOON, at(2));
     assert_eq!(bench.fill(5), (1, 0));
+}
+
+fn address(number: u32) -> SocketAddr {
+    SocketAddr::new(IpAddr::from(number.to_be_bytes()), 4433)
 }
 
 #[test]
 fn strangers_get_one_datagram_an_hour_and_less_later() {
     let mut bench = Bench::new();
-    let victim: IpAddr = "8.8.8.8".parse().unwrap();
+    let (of, victim) = (site("evil.test"), address(0x0808_0808));
     let mut sent = Vec::new();
     for minute in 0..(10 * 24 * 60) {
-        if bench.state.spend_datagram(victim, false, at(minute * 60)) {
+        // Another address of the same small network, and another host of the same domain, change nothing.
+        let to = SocketAddr::new(
+            IpAddr::from((0x0808_0800 + minute as u32 % 256).to_be_bytes()),
+            4433 + minute as u16 % 9,
+        );
+        let of = site(&format!("h{minute}.evil.test"));
+        if bench.state.spend_datagram(&of, to, at(minute * 60)) {
             sent.push(minute);
         }
     }
@@ -314,56 +366,63 @@ fn strangers_get_one_datagram_an_hour_and_less_later() {
     let hours: Vec<u64> = sent.windows(2).map(|pair| (pair[1] - pair[0]) / 60).collect();
     assert_eq!(hours[..6], [1, 2, 4, 8, 16, 24]);
     assert!(hours.iter().all(|hours| *hours <= 24));
-    // An answer ends that.
-    bench.state.handle_challenge(victim);
-    let later = at(20 * DAY);
+    // What one domain did is not seen by another one.
+    let now = at(10 * DAY);
     assert!(
-        bench.state.spend_datagram(victim, true, later) && bench.state.spend_datagram(victim, true, later)
+        !bench.state.spend_datagram(&of, victim, now)
+            && bench.state.spend_datagram(&site("good.test"), victim, now)
     );
+    // An answer ends that, for this address and port, and for an hour.
+    let later = 20 * DAY;
+    bench.state.handle_challenge(&of, victim, at(later));
+    let may = |bench: &mut Bench, to, second| bench.state.spend_datagram(&of, to, at(later + second));
+    assert!(may(&mut bench, victim, 0) && may(&mut bench, victim, 1));
+    let other = SocketAddr::new(victim.ip(), 4434);
+    assert!(may(&mut bench, other, 2) && !may(&mut bench, other, 3), "another port is a stranger");
+    assert!(may(&mut bench, victim, 3599) && !may(&mut bench, victim, 3600));
+    // Nothing of it is known on another network.
+    bench.state.set_network(CAFE);
+    assert!(may(&mut bench, victim, 3601) && !may(&mut bench, victim, 3602));
 }
 
 #[test]
 fn all_of_them_get_ten_datagrams_a_minute() {
     let mut bench = Bench::new();
-    let addresses = |number: u32| IpAddr::from(number.to_be_bytes());
-    let sent = (0..600).filter(|number| {
-        bench.state.spend_datagram(
-            addresses(0x0808_0000 + number),
-            number % 2 == 0,
-            at(u64::from(number / 10)),
-        )
-    });
+    let spend = |bench: &mut Bench, of: &str, number: u32, second| {
+        bench.state.spend_datagram(&site(of), address(0x0808_0000 + (number << 8)), at(second))
+    };
+    let sent = (0..600)
+        .filter(|number| spend(&mut bench, &format!("s{number}.test"), *number, u64::from(number / 10)));
     assert_eq!(sent.count(), 10);
-    // And no more strangers than can be remembered.
     let mut bench = Bench::new();
-    let sent = (0..100).filter(|number| {
-        bench.state.spend_datagram(addresses(0x0808_0000 + number), false, at(u64::from(*number) * 30))
-    });
-    assert_eq!(sent.count(), 64);
+    let sent = (0..600).filter(|number| spend(&mut bench, "evil.test", *number, u64::from(number / 10)));
+    assert_eq!(sent.count(), 5, "half of them because of one domain");
+    // And no more strangers than can be remembered, of one domain a quarter.
+    let mut bench = Bench::new();
+    let sent = (0..100).filter(|number| spend(&mut bench, "evil.test", *number, u64::from(*number) * 30));
+    assert_eq!(sent.count(), 16);
+    let sent = (100..300)
+        .filter(|number| spend(&mut bench, &format!("s{number}.test"), *number, u64::from(*number) * 10));
+    assert_eq!(sent.count(), 48);
 }
 
 #[test]
-fn a_silent_verifier_is_asked_again_after_an_hour_and_a_lossy_one_soon() {
+fn a_verifier_that_fails_is_asked_again_at_a_later_visit() {
     let mut bench = Bench::new();
     bench.learn("example.com", vec![named(1, "example.com")], DAY, true, 0);
-    let fail = |bench: &mut Bench, answered, now| {
+    let fail = |bench: &mut Bench, now| {
         let Some(Task::Obtain(wish)) = bench.state.poll(at(now)) else { return false };
-        assert_eq!(wish.answered, now > 3600);
-        bench.state.handle_failed(&wish, answered, false, Duration::ZERO, at(now));
+        bench.state.handle_failed(&wish, false, Duration::from_secs(100_000), at(now));
         true
     };
-    assert!(fail(&mut bench, false, 0));
-    for second in (0..3590).step_by(10) {
-        bench.state.handle_visit("example.com", true, Duration::ZERO, at(second));
+    assert!(fail(&mut bench, 0));
+    // It said to wait for a day. That is not signed, so it is an hour at most.
+    for second in (0..3600).step_by(10) {
+        bench.state.handle_visit("example.com", V4, Duration::ZERO, at(second));
         assert!(bench.state.poll(at(second)).is_none(), "{second}");
     }
-    bench.state.handle_visit("example.com", true, Duration::ZERO, at(3600));
-    let Some(Task::Obtain(wish)) = bench.state.poll(at(3600)) else { panic!("not asked again") };
-    // This time there is a challenge, and then loss.
-    bench.state.handle_failed(&wish, true, false, Duration::from_secs(100_000), at(3600));
-    assert!(bench.state.poll(at(3700)).is_none(), "it said to wait");
-    bench.state.handle_visit("example.com", true, Duration::ZERO, at(4200));
-    assert!(fail(&mut bench, true, 4200), "for ten minutes at most");
+    assert!(fail(&mut bench, 3600));
+    assert!(bench.state.poll(at(20_000)).is_none(), "nobody was there");
 }
 
 /// The wire form of a name.
@@ -374,6 +433,10 @@ fn wire(name: &str) -> Vec<u8> {
 
 /// A parameter that names one verifier.
 fn value(key: [u8; 32], name: &str, port: u16) -> Vec<u8> {
+    value_below(key, name, port, true)
+}
+
+fn value_below(key: [u8; 32], name: &str, port: u16, below: bool) -> Vec<u8> {
     let (name, mut out) = (wire(name), [0; VerifiersParam::MAX_LEN]);
     let udp_port = NonZeroU16::new(port).unwrap();
     let one = SiteVerifier {
@@ -381,7 +444,8 @@ fn value(key: [u8; 32], name: &str, port: u16) -> Vec<u8> {
         udp_port,
         tcp_port: None,
         name: Name::new(&name).unwrap(),
-        points: Default::default(),
+        below,
+        points: SitePoints::default(),
     };
     let len = VerifiersParam::emit([(one, &[][..])].into_iter(), &mut out).unwrap();
     out[..len].to_vec()
@@ -398,6 +462,18 @@ fn bad_ports_names_and_keys_are_not_learnt() {
     assert_eq!((named.at.to_string().as_str(), named.key), ("pv.example.com:4433", secret(1).public()));
     for port in [443, 1024, 4433, 4500, 65535] {
         assert!(read(&value(good, "pv.example.com", port)).is_some(), "{port}");
+    }
+    for name in [
+        "printer.local",
+        "x.onion",
+        "10.0.0.1",
+        "a.0x7f",
+        "nas.home.arpa",
+        "pv.corp",
+        "-.lan",
+        "_x.example.com",
+    ] {
+        assert!(read(&value(good, name, 4433)).is_none(), "{name}");
     }
     for port in [1, 19, 53, 123, 161, 389, 442, 444, 500, 1023, 1434, 1900, 3478, 5060, 5353, 11211] {
         assert!(read(&value(good, "pv.example.com", port)).is_none(), "{port}");
@@ -434,7 +510,7 @@ impl World {
     }
 
     fn shared(self) -> Arc<Shared> {
-        let state = Mutex::new(State::new(Vec::new(), HOME));
+        let state = Mutex::new(State::new(HOME));
         Arc::new(Shared { state, changed: Notify::new(), surroundings: Arc::new(self) })
     }
 }
@@ -460,10 +536,23 @@ async fn a_verifier_has_to_name_itself() {
     let key = *secret(1).public().as_bytes();
     let named = value(key, "pv.example.com", 4433);
     let site = |world: World| world.with("www.example.com", 443, named.clone(), 300, true);
-    let ask = async |world: World| learn(&site(world).shared(), &host("www.example.com")).await.unwrap();
+    let ask = async |world: World| {
+        let shared = site(world).shared();
+        let ids = vec![secret(1).public().id()];
+        shared.lock().handle_record(&host("www.example.com"), ids, SOON, at(0));
+        learn(&shared, &host("www.example.com")).await.unwrap()
+    };
     assert_eq!(ask(World::default()).await.verifiers.len(), 0, "it has no record");
     let other = value(*secret(2).public().as_bytes(), "pv.example.com", 4433);
     assert_eq!(ask(World::default().with("pv.example.com", 4433, other, 60, true)).await.verifiers.len(), 0);
+    // It uses the same verifier, at another name, or is none for others.
+    let elsewhere = value(key, "other.example.com", 4433);
+    assert_eq!(
+        ask(World::default().with("pv.example.com", 4433, elsewhere, 60, true)).await.verifiers.len(),
+        0
+    );
+    let alone = value_below(key, "pv.example.com", 4433, false);
+    assert_eq!(ask(World::default().with("pv.example.com", 4433, alone, 60, true)).await.verifiers.len(), 0);
     assert_eq!(
         ask(World::default().with("pv.example.com", 443, named.clone(), 60, true)).await.verifiers.len(),
         0
@@ -492,18 +581,18 @@ async fn no_datagram_leaves_to_an_address_that_is_not_global_or_is_near() {
         bench.learn("example.com", vec![verifier], 300, true, 0);
         let Some(Task::Obtain(mut wish)) = bench.state.poll(at(0)) else { panic!("nothing is wanted") };
         wish.v4 = address.is_ipv4();
-        let Done::Obtained { answered, result, .. } = fulfil(Arc::clone(&shared), wish).await else {
-            panic!()
-        };
-        assert!(!answered && result.is_err(), "{address}");
+        let Done::Obtained { result, .. } = fulfil(Arc::clone(&shared), wish).await else { panic!() };
+        assert!(result.is_err(), "{address}");
         // And just before a datagram, whatever the name said then.
-        let gate = Gate { shared, answered: AtomicBool::new(true) };
-        assert!(!gate.may_send(SocketAddr::new(address, 4433)), "{address}");
+        let gate = Gate { shared, site: site("example.com"), source: V4 };
+        assert!(!gate.may_send(V4, SocketAddr::new(address, 4433)), "{address}");
     }
     let mut buffer = [0; 64];
     assert!(listener.try_recv_from(&mut buffer).is_err(), "a datagram arrived");
-    let gate = Gate { shared: World::default().shared(), answered: AtomicBool::new(true) };
-    assert!(gate.may_send("8.8.8.8:4433".parse().unwrap()));
+    let gate = Gate { shared: World::default().shared(), site: site("example.com"), source: V4 };
+    let there = "8.8.8.8:4433".parse().unwrap();
+    assert!(!gate.may_send("203.0.113.6".parse().unwrap(), there), "by another way than the visit");
+    assert!(gate.may_send(V4, there));
 }
 
 #[test]
@@ -517,4 +606,18 @@ fn a_certificate_that_is_about_to_end_is_not_shown() {
     bench.state.handle_obtained(&wish, certificate);
     assert!(bench.state.has_any(at(1)) && bench.shown("example.com", 1, 569));
     assert!(!bench.shown("example.com", 1, 571) && !bench.state.has_any(at(571)));
+}
+
+#[test]
+fn a_certificate_lasts_no_longer_than_wished_and_begins_now() {
+    let mut bench = Bench::new();
+    bench.learn("example.com", vec![named(1, "example.com")], DAY, true, 0);
+    let Some(Task::Obtain(wish)) = bench.state.poll(at(0)) else { panic!("nothing is wanted") };
+    let begins = 1_767_225_600;
+    for (lasts, now, expected) in
+        [(3600, begins, true), (3601, begins, false), (60, begins + 120, true), (60, begins - 121, false)]
+    {
+        bench.lasts = lasts;
+        assert_eq!(fits(bench.certificate(&wish, 0).body(), now), expected, "{lasts} {now}");
+    }
 }

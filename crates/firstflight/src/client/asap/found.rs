@@ -3,7 +3,7 @@
 use super::records::Resolvers;
 use crate::client::authority::{Authority, Host};
 use crate::network::is_near;
-use crate::record::Validated;
+use crate::record::{Names, Published, Validated};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_verifier::learnt::RecordLooked;
@@ -29,15 +29,13 @@ pub enum FoundVerifiers {
 pub(super) struct Found {
     /// Started by the first record that names one.
     learnt: OnceLock<Option<LearntVerifiers>>,
-    /// Those that the client was told of.
-    configured: Vec<VerifierId>,
     network: Mutex<NetworkId>,
     resolvers: Resolvers,
 }
 
 impl Found {
-    pub(super) fn new(configured: Vec<VerifierId>, network: NetworkId, resolvers: Resolvers) -> Self {
-        Self { learnt: OnceLock::new(), configured, network: Mutex::new(network), resolvers }
+    pub(super) fn new(network: NetworkId, resolvers: Resolvers) -> Self {
+        Self { learnt: OnceLock::new(), network: Mutex::new(network), resolvers }
     }
 
     fn learnt(&self) -> Option<&LearntVerifiers> {
@@ -51,23 +49,28 @@ impl Found {
     fn start(&self) -> Option<&LearntVerifiers> {
         let begin = || {
             let around = Arc::new(Around(Arc::clone(&self.resolvers)));
-            let begun = LearntVerifiers::start(around, self.configured.clone(), self.network());
+            let begun = LearntVerifiers::start(around, self.network());
             begun.inspect_err(|error| tracing::warn!("no verifiers are learnt: {error}")).ok()
         };
         self.learnt.get_or_init(begin).as_ref()
     }
 
-    /// A resolver says whether the record of `server` names verifiers, and for how long.
-    pub(super) fn handle_record(&self, server: &Authority, names: Option<Duration>) {
+    /// A resolver says what `server` publishes, and that this lasts so long.
+    pub(super) fn handle_record(&self, server: &Authority, published: Option<&Published>, lasts: Duration) {
         let Host::Name(name) = server.host() else { return };
-        let learnt = if names.is_some() { self.start() } else { self.learnt() };
-        learnt.into_iter().for_each(|learnt| learnt.handle_record(name, server.port(), names));
+        match published.filter(|published| published.names_verifiers) {
+            Some(Published { verifiers, .. }) => {
+                let learnt = self.start().into_iter();
+                learnt.for_each(|learnt| learnt.handle_record(name, server.port(), verifiers, lasts));
+            }
+            None => self.learnt().into_iter().for_each(|learnt| learnt.handle_no_record(name)),
+        }
     }
 
-    /// `server` has answered, at an address of this family.
-    pub(super) fn handle_visit(&self, server: &Authority, v4: bool) {
+    /// `server` has answered, at this address.
+    pub(super) fn handle_visit(&self, server: &Authority, at: IpAddr) {
         if let (Host::Name(name), Some(learnt)) = (server.host(), self.learnt()) {
-            learnt.handle_visit(name, v4);
+            learnt.handle_visit(name, at);
         }
     }
 
@@ -110,7 +113,7 @@ impl Found {
 struct Around(Resolvers);
 
 impl Around {
-    fn names(&self) -> io::Result<Arc<crate::record::Names>> {
+    fn names(&self) -> io::Result<Arc<Names>> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         names.ok_or_else(|| io::Error::other("there is no resolver"))
     }

@@ -447,6 +447,7 @@ impl Client {
         let certified = Some(firstflight_stack::Certified { known: true, ..shown.certified.clone() });
         let config = ConnectConfig::default().fast_open(self.fast_open()).asap(certified).carrier(port);
         let to = Server { port: server.port(), service };
+        let hidden = super::is_hidden(&flights);
         let tcp = EngineTcp::new(&engine.endpoint, config, flights);
         let lookup = inside.path.transport(to, tcp).only_to(filter);
         let addresses = async {
@@ -477,7 +478,7 @@ impl Client {
         }
         self.heed_losses(server, inside, &published);
         if let (Some(asap), Ok(finish)) = (asap, &result) {
-            asap.handle_visit(server, &finish.stream);
+            asap.handle_visit(server, &finish.stream, hidden);
         }
         let Finish { stream, won, departed } = result.map_err(|lost| lost.of(server))?;
         // Nothing has waited for the lookup.

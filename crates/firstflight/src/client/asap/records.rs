@@ -240,8 +240,7 @@ pub(crate) struct Question {
 impl Question {
     /// Tells what a resolver said of verifiers.
     fn tell(&self, answer: Option<&Published>, lasts: Duration) {
-        let names = answer.filter(|published| published.names_verifiers).map(|_| lasts);
-        self.found.iter().for_each(|found| found.handle_record(&self.server, names));
+        self.found.iter().for_each(|found| found.handle_record(&self.server, answer, lasts));
     }
 
     /// Stores the answer; `None` if there was none.
