@@ -94,6 +94,11 @@ const CERTIFICATES: SocketAddr = server(81);
 /// A server that accepts certificates, which the client does not know.
 const UNKNOWN: SocketAddr = server(82);
 
+/// Two hosts of a site that is its own verifier, and says so in its records. Each has a port of its own, because one engine is all of
+/// these hosts (`docs/spec/asap.md` §7.5).
+const SITE: [SocketAddr; 2] =
+    [SocketAddr::new(server(84).ip(), 8084), SocketAddr::new(server(85).ip(), 8085)];
+
 /// A server that accepts certificates, and speaks TLS.
 const TLS: SocketAddr = SocketAddr::new(server(83).ip(), 443);
 
@@ -141,6 +146,11 @@ const MODES: &[Mode] = &[
     Mode {
         asap: Some(Shown::REPLAYED),
         ..Mode::new("udp-asap-replayed", "in UDP: replayed", CERTIFICATES).in_udp()
+    },
+    Mode { learns: true, ..Mode::new("site-first", "site's verifier: 1st visit", SITE[0]).in_udp() },
+    Mode {
+        asap: Some(Shown::LEARNT),
+        ..Mode::new("site-other", "… its other host, first", SITE[1]).in_udp()
     },
     // The cases of the thesis' Figure 7.1.
     Mode::new("cached-handshake", "name cached: handshake", COOKIES).looked_up(Case::Cached),
@@ -207,6 +217,8 @@ struct Mode {
     fast_open: bool,
     asap: Option<Shown>,
     udp: bool,
+    /// The client gets a certificate of the site's verifier behind it.
+    learns: bool,
     /// The server's name is looked up first.
     lookup: Option<Case>,
     /// The request travels inside the lookup.
@@ -224,6 +236,7 @@ impl Mode {
             fast_open: false,
             asap: None,
             udp: false,
+            learns: false,
             lookup: None,
             inside: false,
             tls: None,
@@ -292,7 +305,8 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let link = capture.tap(Overheard::new(near, Arc::clone(&spy)));
     let client = Endpoint::in_time(engine(vec![CLIENT], &mut seeds)?, link, &time);
     let site = Site::open(far, args.size, &time, &mut seeds)?;
-    let wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
+    let mut wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
+    let mut own = ChaCha20Rng::from_seed(draw(&mut seeds));
 
     let connector = tls::connector(&time).map_err(DemoError::Tls)?;
     let lookups = Lookups::open(&client, wallet.trusted(), site.endpoint(), rtt, timeline.log(), seeds)?;
@@ -313,6 +327,9 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
             .ok_or(DemoError::VisitTimeout(mode.label, PATIENCE))?
             .map_err(|error| DemoError::Visit(mode.label, error))?;
         timeline.end(mode.label);
+        if mode.learns {
+            wallet.learn(CLIENT, &mut own)?;
+        }
         if mode.asap.is_some_and(|shown| shown.replayed) {
             // If the copy were executed, that would have happened by now.
             time.sleep(rtt).await;

@@ -92,6 +92,8 @@ fn demo_shows_every_mode() {
         ("udp-asap-unknown", "handshake", Some("capability-unknown")),
         ("udp-asap-untrusted", "handshake", Some("untrusted-verifier")),
         ("udp-asap-replayed", "accepted", None),
+        ("site-first", "handshake", Some("not-requested")),
+        ("site-other", "accepted", None),
         ("cached-handshake", "handshake", Some("not-requested")),
         ("cached-fast-open", "accepted", None),
         ("cached-asap", "accepted", None),
@@ -253,7 +255,7 @@ fn explains(demo: &[Value], capture: &TempFile) {
     let (summary, connections) = lines.split_last().unwrap();
     assert_eq!(summary["event"], "summary");
     // One of the visits inside lookups has no SYN here, because its answer arrives before the address.
-    assert_eq!(summary["certified"], 15, "{summary}");
+    assert_eq!(summary["certified"], 16, "{summary}");
     let (rest, inside): (Vec<_>, Vec<_>) =
         demo.iter().partition(|visit| !visit["mode"].as_str().unwrap().ends_with("-inside"));
     assert_eq!(inside.len(), 3);
@@ -261,7 +263,7 @@ fn explains(demo: &[Value], capture: &TempFile) {
     // The eavesdropper's copies have no SYN of the client in the capture.
     let of_client = |told: &&Value| !told["option"].is_null() || told["outcome"] == "accepted";
     let seen: Vec<_> = connections.iter().filter(of_client).collect();
-    let (before, lookups) = seen.split_at(14);
+    let (before, lookups) = seen.split_at(16);
     assert_eq!(lookups.iter().filter(ports).filter(|told| told["outcome"] == "accepted").count(), 3);
     let told = before.iter().chain(lookups.iter().filter(|told| !ports(told)));
     let told: Vec<_> = told.map(|told| (&told["outcome"], &told["reason"])).collect();

@@ -13,13 +13,15 @@ use std::sync::Arc;
 const LASTS: u32 = 1800;
 
 /// A verifier of the demonstration. Its key is not secret.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Certifier(u8);
 
 /// The verifier that the servers trust.
 pub const CERTIFIER: Certifier = Certifier(1);
 /// A verifier that no server trusts.
 const STRANGER: Certifier = Certifier(2);
+/// The verifier that a site is for itself.
+pub const SITES_OWN: Certifier = Certifier(3);
 
 impl Certifier {
     /// Its key.
@@ -63,6 +65,8 @@ impl Shown {
     pub const UNASKED: Self = Self { known: false, ..Self::TRUSTED };
     /// A certificate of another verifier.
     pub const STRANGER: Self = Self { by: STRANGER, ..Self::TRUSTED };
+    /// A certificate of a site's own verifier, which the client learnt of.
+    pub const LEARNT: Self = Self { by: SITES_OWN, ..Self::TRUSTED };
     /// A request that an eavesdropper sends again.
     pub const REPLAYED: Self = Self { replayed: true, ..Self::TRUSTED };
 }
@@ -71,6 +75,8 @@ impl Shown {
 pub struct Wallet {
     trusted: Arc<ClientCertificate>,
     stranger: Arc<ClientCertificate>,
+    /// Of a site's verifier, from the first visit on.
+    learnt: Option<Arc<ClientCertificate>>,
     time: Time,
 }
 
@@ -78,7 +84,18 @@ impl Wallet {
     /// One certificate by each verifier.
     pub fn new(client: IpAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<Self, DemoError> {
         let mut certificate = |by: Certifier| by.certify(client, time, seeds);
-        Ok(Self { trusted: certificate(CERTIFIER)?, stranger: certificate(STRANGER)?, time: time.clone() })
+        Ok(Self {
+            trusted: certificate(CERTIFIER)?,
+            stranger: certificate(STRANGER)?,
+            learnt: None,
+            time: time.clone(),
+        })
+    }
+
+    /// The client asks the verifier that it learnt of.
+    pub fn learn(&mut self, client: IpAddr, seeds: &mut ChaCha20Rng) -> Result<(), DemoError> {
+        self.learnt = Some(SITES_OWN.certify(client, &self.time, seeds)?);
+        Ok(())
     }
 
     /// The certificate that the servers trust.
@@ -88,7 +105,11 @@ impl Wallet {
 
     /// The certificate for a connection to `server`.
     pub fn show(&self, shown: Shown, server: SocketAddr) -> io::Result<Certified> {
-        let certificate = if shown.by.0 == CERTIFIER.0 { &self.trusted } else { &self.stranger };
+        let certificate = match shown.by {
+            CERTIFIER => &self.trusted,
+            SITES_OWN => self.learnt.as_ref().ok_or(io::ErrorKind::NotFound)?,
+            _ => &self.stranger,
+        };
         Ok(Certified {
             certificate: Arc::clone(certificate),
             now: self.time.certificate_clock()?,

@@ -1,8 +1,8 @@
 //! The demonstration's servers. Each serves one object, by cookie or by certificate.
 
 use super::DemoError;
-use super::certified::{CERTIFIER, identity};
-use super::{CERTIFICATES, COOKIES, PIECE, UNKNOWN, engine, find_blank_line};
+use super::certified::{CERTIFIER, SITES_OWN, identity};
+use super::{CERTIFICATES, COOKIES, PIECE, SITE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore, Trusted};
 use firstflight::credential::{
@@ -36,7 +36,7 @@ impl Site {
         time: &Time,
         seeds: &mut ChaCha20Rng,
     ) -> Result<Self, Error> {
-        let all = [CERTIFICATES, UNKNOWN, super::TLS, COOKIES];
+        let all = [CERTIFICATES, UNKNOWN, super::TLS, SITE[0], SITE[1], COOKIES];
         let addresses = all.map(|at| at.ip());
         let server = Endpoint::in_time(engine(addresses.to_vec(), seeds)?, link, time);
         let executed = Arc::new(AtomicU64::new(0));
@@ -79,7 +79,8 @@ impl Site {
 
 /// A policy that trusts one verifier, as the server operator's own.
 fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<AsapPolicy, Error> {
-    let trusted = Trusted { own: true, ..Trusted::new(CERTIFIER.key().public()) };
+    let verifier = if SITE.contains(&at) { SITES_OWN } else { CERTIFIER };
+    let trusted = Trusted { own: true, ..Trusted::new(verifier.key().public()) };
     let key = GuardKey::from_bytes(super::draw(seeds));
     // A new guard refuses what an earlier server may have accepted. There was none, so it begins in the past.
     let began = super::unix_ms(time).saturating_sub(60_000);
