@@ -235,7 +235,7 @@ fn lower(host: &str) -> String {
 /// The result of a task.
 enum Done {
     Learnt { host: String, era: u64, answer: Option<Answer> },
-    Obtained { wish: Wish, result: Result<ClientCertificate, ObtainError> },
+    Obtained { wish: Box<Wish>, result: Result<Box<ClientCertificate>, ObtainError> },
 }
 
 /// Does what the machine wants.
@@ -350,8 +350,8 @@ impl LookUp for Allowed {
 }
 
 async fn fulfil(shared: Arc<Shared>, wish: Wish) -> Done {
-    let result = ask(shared, &wish).await;
-    Done::Obtained { wish, result }
+    let result = ask(shared, &wish).await.map(Box::new);
+    Done::Obtained { wish: Box::new(wish), result }
 }
 
 async fn ask(shared: Arc<Shared>, wish: &Wish) -> Result<ClientCertificate, ObtainError> {
@@ -389,7 +389,9 @@ fn unix_now() -> u64 {
 fn settle(shared: &Shared, done: Done, now: Instant) {
     match done {
         Done::Learnt { host, era, answer } => shared.lock().handle_learnt(&host, era, answer, now),
-        Done::Obtained { wish, result: Ok(certificate) } => shared.lock().handle_obtained(&wish, certificate),
+        Done::Obtained { wish, result: Ok(certificate) } => {
+            shared.lock().handle_obtained(&wish, *certificate)
+        }
         Done::Obtained { wish, result: Err(error) } => {
             tracing::debug!(verifier = %wish.named.at, %error, "no certificate of a learnt verifier");
             let refused = error.refused();

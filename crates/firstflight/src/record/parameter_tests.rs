@@ -2,7 +2,7 @@
 
 use super::*;
 use hickory_resolver::proto::rr::rdata::HTTPS;
-use hickory_resolver::proto::rr::rdata::svcb::{Mandatory, Unknown};
+use hickory_resolver::proto::rr::rdata::svcb::{Mandatory, SVCB, SvcParamKey, SvcParamValue, Unknown};
 use hickory_resolver::proto::rr::{RData, Record};
 use tokio::net::TcpListener;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use hickory_resolver::proto::op::{Message, Query, ResponseCode};
-use hickory_resolver::proto::rr::rdata::svcb::{Mandatory, Unknown};
+use hickory_resolver::proto::rr::rdata::svcb::{EchConfigList, Mandatory, Unknown};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, HTTPS};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::slice::from_ref;
@@ -32,7 +32,15 @@ fn value(udp_port: u16) -> Vec<u8> {
 
 fn published_with(udp_port: u16) -> Published {
     let verifiers = vec![VerifierId([1, 2, 3, 4]), VerifierId([5, 6, 7, 8])];
-    Published { on_ip: true, udp_port: Some(udp_port), mss: 1400, verifiers, bytes: value(udp_port), ttl: 60 }
+    Published {
+        on_ip: true,
+        udp_port: Some(udp_port),
+        mss: 1400,
+        verifiers,
+        bytes: value(udp_port),
+        ttl: 60,
+        names_verifiers: false,
+    }
 }
 
 fn unknown(key: u16, bytes: Vec<u8>) -> (SvcParamKey, SvcParamValue) {
@@ -100,6 +108,16 @@ fn other_parameters_are_passed_over() {
         vec![port(80), unknown(KEY - 1, vec![1]), unknown(KEY, value(8080)), unknown(KEY + 1, vec![])];
     assert_eq!(read(&[https(NAME, 1, ".", beside)]), Some(published_with(8080)));
     assert_eq!(read(&[https(NAME, 1, ".", vec![unknown(KEY - 1, value(8080))])]), None);
+}
+
+#[test]
+fn a_record_names_verifiers_unless_it_hides_the_name() {
+    let ech = || (SvcParamKey::EchConfigList, SvcParamValue::EchConfigList(EchConfigList(vec![0; 8])));
+    let named = |params: Params| read(&[https(NAME, 1, ".", params)]).unwrap().names_verifiers;
+    let names = || unknown(VerifiersParam::KEY, vec![1]);
+    assert!(named(vec![unknown(KEY, value(1)), names()]) && !named(vec![unknown(KEY, value(1))]));
+    assert!(named(vec![mandatory(&[VerifiersParam::KEY]), unknown(KEY, value(1)), names()]), "it is known");
+    assert!(!named(vec![ech(), unknown(KEY, value(1)), names()]));
 }
 
 #[test]
