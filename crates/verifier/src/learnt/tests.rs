@@ -148,6 +148,18 @@ fn records_are_asked_about_seldom() {
         }
     }
     assert_eq!(asked, 1);
+    let mut bench = Bench::new();
+    bench.state.handle_record(&host("a.example.com"), Vec::new(), Duration::from_secs(300), at(0));
+    let mut asked = 0;
+    for second in 0..60 {
+        bench.state.handle_visit("a.example.com", V4, Duration::ZERO, at(second));
+        if bench.state.poll(at(second)).is_some() {
+            asked += 1;
+            let era = bench.state.era();
+            bench.state.handle_learnt("a.example.com", era, None, at(second));
+        }
+    }
+    assert_eq!(asked, 1, "nobody answered");
 }
 
 #[test]
