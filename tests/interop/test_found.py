@@ -136,3 +136,8 @@ def test_found_across_sites_nothing_is_shown(testbed, site):
     records, left = site.get("a.site.test", "evil.test")
     assert [record["way"] for record in records] == ["kernel", "kernel"], show(records[1])
     assert all(packet[9] != socket.IPPROTO_UDP for packet in left[HOSTS["b.site.test"]]), "a datagram to the other site"
+
+
+def test_found_doctor_says_which_verifiers_a_record_names(site):
+    told = run(firstflight.BINARY, "doctor", f"http://a.site.test:{PORT}/small", "--dns", at(RESOLVER, 53), ns=site.client, check=False)
+    assert f"names verifiers for clients that know none: site.test:{PORT}, also for the names below" in told.stdout, told.stdout

@@ -6,6 +6,7 @@ use firstflight::link::UdpLink;
 use firstflight::record::{Names, Published};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight};
 use firstflight_http::url::is_one_host;
+use firstflight_wire::asap::{SiteVerifier, VerifiersParam};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,12 +25,14 @@ pub(crate) struct Found {
     addresses: Vec<SocketAddr>,
     /// What the HTTPS record says of certificates; the error if there is no answer.
     published: Result<Option<Published>, String>,
+    /// The verifiers that the record names ([`VerifiersParam`]).
+    verifiers: Vec<u8>,
 }
 
 impl Found {
     /// A server without a name.
     pub(crate) fn address(at: SocketAddr) -> Self {
-        Self { addresses: vec![at], published: Ok(None) }
+        Self { addresses: vec![at], published: Ok(None), verifiers: Vec::new() }
     }
 
     pub(crate) fn first_of_each_family(&self) -> Vec<SocketAddr> {
@@ -58,8 +61,8 @@ pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io:
     };
     let record = async {
         match names {
-            Some(names) => names.record(name, port).await,
-            None => Names::system()?.record(name, port).await,
+            Some(names) => published_by(names, name, port).await,
+            None => published_by(&Names::system()?, name, port).await,
         }
     };
     let late = || io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
@@ -70,7 +73,35 @@ pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io:
         return Err(io::Error::other("it has no address"));
     }
     let published = published.unwrap_or_else(|_| Err(late())).map_err(|error| error.to_string());
-    Ok(Found { addresses, published })
+    let (published, verifiers) = match published {
+        Ok((published, verifiers)) => (Ok(published), verifiers),
+        Err(error) => (Err(error), Vec::new()),
+    };
+    Ok(Found { addresses, published, verifiers })
+}
+
+/// What a server publishes, and the verifiers that its record names.
+async fn published_by(names: &Names, name: &str, port: u16) -> io::Result<(Option<Published>, Vec<u8>)> {
+    let published = names.record(name, port).await?;
+    let verifiers = match &published {
+        Some(published) if published.names_verifiers => {
+            names.parameter(name, port, VerifiersParam::KEY).await?.map(|found| found.value)
+        }
+        _ => None,
+    };
+    Ok((published, verifiers.unwrap_or_default()))
+}
+
+/// The verifiers of a record, as the end of a sentence.
+fn as_named(verifiers: &[u8]) -> String {
+    let Ok(param) = VerifiersParam::parse(verifiers) else { return String::new() };
+    let show = |one: SiteVerifier<'_>| {
+        let name = one.name.to_string();
+        let below = if one.below { ", also for the names below" } else { "" };
+        format!("{}:{}{below}", name.trim_end_matches('.'), one.udp_port)
+    };
+    let all: Vec<_> = param.iter().map(show).collect();
+    format!(", and names verifiers for clients that know none: {}", all.join("; "))
 }
 
 /// The verdicts about certificates. Asks the server in UDP if its record names a port.
@@ -91,7 +122,8 @@ pub(crate) async fn judge(named: bool, found: &Found, remote: SocketAddr) -> Vec
         (false, Some(port)) => format!("in UDP at port {port}"),
         (_, None) => "in TCP".to_owned(),
     };
-    let detail = format_args!("Its HTTPS record says that it takes certificates (ASAP) {ways}.");
+    let verifiers = as_named(&found.verifiers);
+    let detail = format_args!("Its HTTPS record says that it takes certificates (ASAP) {ways}{verifiers}.");
     let mut lines = vec![Line::new(Finding::RecordPublished, detail)];
     if let Some(port) = published.udp_port {
         lines.push(if answers(remote, port).await {
@@ -128,6 +160,7 @@ mod tests {
                 .map(|text| text.parse().unwrap())
                 .into(),
             published: Ok(None),
+            verifiers: Vec::new(),
         };
         assert_eq!(
             found.first_of_each_family(),
