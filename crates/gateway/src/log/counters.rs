@@ -212,8 +212,17 @@ pub(crate) struct Tcp {
 
 impl fmt::Display for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TCP: {} connections, {} first flights accepted", self.connections, self.accepted)
+        let (connections, accepted) = (plural(self.connections), plural(self.accepted));
+        write!(
+            f,
+            "TCP: {} connection{connections}, {} first flight{accepted} accepted",
+            self.connections, self.accepted
+        )
     }
+}
+
+const fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// One of the last lines of the log.
