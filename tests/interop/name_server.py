@@ -4,10 +4,13 @@ import contextlib
 import socket
 import threading
 
+HTTPS = 65
+
 
 @contextlib.contextmanager
-def answering(ns, address, names, authentic=False):
-    """A name server with this data for each (name, type). `authentic`: it says that it has validated it (the bit AD)."""
+def answering(ns, address, names, authentic=False, late=0):
+    """A name server with this data for each (name, type). `authentic`: it says that it has validated it (the bit AD). HTTPS records
+    come `late` seconds later."""
     with ns.entered():
         served = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         served.bind((address, 53))
@@ -30,7 +33,11 @@ def answering(ns, address, names, authentic=False):
             if found:
                 ttl = (60).to_bytes(4)
                 answer = b"\xc0\x0c" + kind.to_bytes(2) + b"\0\1" + ttl + len(found).to_bytes(2) + found
-            served.sendto(head + question + answer, client)
+            reply = head + question + answer
+            if late and kind == HTTPS:
+                threading.Timer(late, served.sendto, (reply, client)).start()
+            else:
+                served.sendto(reply, client)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

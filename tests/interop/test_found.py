@@ -24,7 +24,7 @@ PORT, HTTPS = 8080, 65
 class Site:
     """A site with two hosts that are their own verifiers, a name server with its zone, and a client that knows nothing."""
 
-    def __init__(self, testbed, authentic=False):
+    def __init__(self, testbed, late=0):
         self.testbed = testbed
         self.client, self.far = testbed.namespace("client"), testbed.namespace("far")
         testbed.cable(self.far, self.client, PAIR, "veth0")
@@ -42,7 +42,7 @@ class Site:
             self.serve(host)
         # The verifier names itself.
         self.names[wire_name(f"_{PORT}._https.site.test"), HTTPS] = self.names[wire_name(f"_{PORT}._https.a.site.test"), HTTPS]
-        testbed.enter_context(name_server.answering(self.far, RESOLVER, self.names, authentic))
+        testbed.enter_context(name_server.answering(self.far, RESOLVER, self.names, late=late))
 
     def keygen(self, name):
         return run(firstflight.BINARY, "verifier", "keygen", "-o", os.path.join(self.root, name)).stdout.split()[1]
@@ -101,6 +101,13 @@ def test_found_the_third_request_is_in_the_first_packet_to_a_host_that_was_never
     # Nothing of it is in the file.
     with open(cache, "rb") as file:
         assert site.key.encode() not in file.read().lower()
+
+
+def test_found_by_a_record_that_comes_behind_the_answer(testbed):
+    site = Site(testbed, late=0.5)
+    records, left = site.get("a.site.test", "a.site.test")
+    assert records[0]["way"] == "kernel" and records[0]["waited_ms"] < 500, show(records[0])
+    assert records[-1]["way"] == "udp" and len(site.asked(left)) == 2, show(records[-1])
 
 
 def test_found_off_asks_nobody(site):

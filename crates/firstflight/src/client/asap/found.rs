@@ -9,10 +9,11 @@ use firstflight_credential::asap::ClientCertificate;
 use firstflight_verifier::learnt::RecordLooked;
 use firstflight_verifier::{LearntVerifier, LearntVerifiers, Looked, SiteRecord, Surroundings};
 use firstflight_wire::asap::{VerifierId, VerifiersParam};
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Whether a client uses verifiers that it was not told of ([`ClientBuilder::found_verifiers`](crate::ClientBuilder::found_verifiers)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +25,10 @@ pub enum FoundVerifiers {
     Site,
 }
 
+/// A record that comes this long after a visit at most leads to a question, and so many visits are remembered.
+const LATE: Duration = Duration::from_secs(10);
+const VISITS: usize = 16;
+
 /// The verifiers that were found.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -31,11 +36,13 @@ pub(super) struct Found {
     learnt: OnceLock<Option<LearntVerifiers>>,
     network: Mutex<NetworkId>,
     resolvers: Resolvers,
+    /// The last visits, because nobody waits for records: a name, the server's address, and when.
+    visits: Mutex<VecDeque<(String, IpAddr, Instant)>>,
 }
 
 impl Found {
     pub(super) fn new(network: NetworkId, resolvers: Resolvers) -> Self {
-        Self { learnt: OnceLock::new(), network: Mutex::new(network), resolvers }
+        Self { learnt: OnceLock::new(), network: Mutex::new(network), resolvers, visits: Mutex::default() }
     }
 
     fn learnt(&self) -> Option<&LearntVerifiers> {
@@ -60,8 +67,11 @@ impl Found {
         let Host::Name(name) = server.host() else { return };
         match published.filter(|published| published.names_verifiers) {
             Some(Published { verifiers, .. }) => {
-                let learnt = self.start().into_iter();
-                learnt.for_each(|learnt| learnt.handle_record(name, server.port(), verifiers, lasts));
+                let Some(learnt) = self.start() else { return };
+                learnt.handle_record(name, server.port(), verifiers, lasts);
+                if let Some(at) = self.take_visit(name) {
+                    learnt.handle_visit(name, at);
+                }
             }
             None => self.learnt().into_iter().for_each(|learnt| learnt.handle_no_record(name)),
         }
@@ -69,9 +79,22 @@ impl Found {
 
     /// `server` has answered, at this address.
     pub(super) fn handle_visit(&self, server: &Authority, at: IpAddr) {
-        if let (Host::Name(name), Some(learnt)) = (server.host(), self.learnt()) {
-            learnt.handle_visit(name, at);
-        }
+        let Host::Name(name) = server.host() else { return };
+        self.learnt().into_iter().for_each(|learnt| learnt.handle_visit(name, at));
+        let mut visits = self.visits();
+        visits.truncate(VISITS - 1);
+        visits.push_front((name.to_string(), at, Instant::now()));
+    }
+
+    fn visits(&self) -> MutexGuard<'_, VecDeque<(String, IpAddr, Instant)>> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of a server with this name that answered before its record came.
+    fn take_visit(&self, name: &str) -> Option<IpAddr> {
+        let mut visits = self.visits();
+        let number = visits.iter().position(|(of, _, when)| of == name && when.elapsed() < LATE)?;
+        visits.remove(number).map(|(_, at, _)| at)
     }
 
     pub(super) fn certificate_for(
@@ -100,7 +123,11 @@ impl Found {
     }
 
     pub(super) fn set_network(&self, network: NetworkId) {
-        *self.network.lock().unwrap_or_else(PoisonError::into_inner) = network;
+        let mut here = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *here, network) != network {
+            self.visits().clear();
+        }
+        drop(here);
         self.learnt().into_iter().for_each(|learnt| learnt.set_network(network));
     }
 
