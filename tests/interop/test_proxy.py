@@ -247,6 +247,11 @@ def test_status_and_pac_are_for_this_host_only(testbed):
         assert ask(url.replace("127.0.0.1", "evil.example.com"), *rebound)[0] == 421
         assert ask(url, "-H", "Origin: http://evil.example.com")[0] == 403
         assert ask(url, "-H", "Sec-Fetch-Site: cross-site")[0] == 403
+    # What a request of plain HTTP carried is shown, too, while its connection is kept.
+    before = server["received"]
+    site.fetch(f"http://{PROXY}", f"http://{NAME}/")
+    carried = lambda: json.loads(ask(document)[1])["servers"][0]["received"] - before  # noqa: E731
+    site.proxy.wait_until(lambda: carried() > 5000, "the bytes on the page", 10)
 
 
 PYTHON = """

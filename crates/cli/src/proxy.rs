@@ -120,8 +120,9 @@ struct Settings {
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
-    /// Which verifiers are used that no option names, after the first connection to a site, over UDP
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Site)]
+    /// Which verifiers are used that no option names. With site, the resolver is asked for the HTTPS record of each server, too. All
+    /// programs behind the proxy, private windows of browsers, too, then share what is learnt
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Off)]
     found_verifiers: Found,
     /// Send requests of plain HTTP that may run twice inside the lookup of the server's address, too, if the server accepts
     /// that and unknown servers can reach this machine. --dns then sees the names of such requests

@@ -152,7 +152,9 @@ fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
     // Writing to a string does not fail.
     let _ = match total.round_trips_saved {
         0 => write!(text, ", no round trip saved"),
-        _ => write!(text, ", {saved} saved: {:.1} ms", total.saved_ms),
+        1 => write!(text, ", {saved} saved: {:.1} ms", total.saved_ms),
+        // Connections at the same time have waited at the same time.
+        _ => write!(text, ", {saved} saved: {:.1} ms added up", total.saved_ms),
     };
     let ordinary: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if !ordinary.is_empty() {
@@ -179,7 +181,7 @@ mod tests {
         (total.contacts, total.round_trips_saved, total.saved_ms, total.failures) = (4, 2, 200.25, 1);
         assert_eq!(
             summary(&total, &reasons),
-            "4 connections, 2 round trips saved: 200.2 ms; ordinary handshakes: 1 first contact; 1 failed"
+            "4 connections, 2 round trips saved: 200.2 ms added up; ordinary handshakes: 1 first contact; 1 failed"
         );
     }
 }

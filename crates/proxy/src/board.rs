@@ -69,8 +69,8 @@ impl Contact {
         self
     }
 
-    /// Whether the proxy knew too little of the server to answer early, so that it connected first. That connection gets the
-    /// cookie for the next ones.
+    /// Whether the proxy knew too little of the server to answer early, so that it connected first. That connection asks for the
+    /// cookie of the next ones.
     pub fn is_first_contact(&self) -> bool {
         let is = |reason: Reason| self.reason == Some(reason.as_str());
         !self.early_yes && (is(Reason::NoData) || is(Reason::NoCredential))
@@ -81,7 +81,7 @@ impl Contact {
         let label = self.reason?;
         if self.is_first_contact() {
             return Some(
-                "the proxy connected before it answered, and got the cookie for the next connection"
+                "the proxy connected before it answered, and asked for the cookie of the next connection"
                     .to_owned(),
             );
         }

@@ -20,8 +20,11 @@ use tokio::task::AbortHandle;
 /// A connection to a server. It is closed when it is dropped.
 pub(crate) struct Link {
     pub server: Authority,
+    shared: Arc<Shared>,
     sender: SendRequest<Upload>,
     heard: Heard,
+    /// Bytes sent and received that the page shows.
+    shown: (u64, u64),
     /// Why it was not connected. hyper may ask a stream that has failed once more, and tells the last error only.
     failed: Arc<Mutex<Option<Failure>>>,
     driver: AbortHandle,
@@ -34,6 +37,7 @@ pub(crate) struct Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
+        self.show_traffic();
     }
 }
 
@@ -87,7 +91,28 @@ impl Link {
             }
         });
         let (server, driver) = (server.clone(), driver.abort_handle());
-        Ok(Self { server, sender, heard, failed, driver, is_kept: false, is_owned: false })
+        let shared = Arc::clone(shared);
+        Ok(Self {
+            server,
+            shared,
+            sender,
+            heard,
+            shown: (0, 0),
+            failed,
+            driver,
+            is_kept: false,
+            is_owned: false,
+        })
+    }
+
+    /// Adds what it carried to the page.
+    pub(crate) fn show_traffic(&mut self) {
+        let (sent, received) = (self.heard.written(), self.heard.read());
+        let (sent_before, received_before) = std::mem::replace(&mut self.shown, (sent, received));
+        if (sent, received) != (sent_before, received_before) {
+            let more = (sent - sent_before, received - received_before);
+            self.shared.board.carried(&self.server, more.0, more.1, firstflight::unix_ms());
+        }
     }
 
     /// Sends a request.

@@ -44,6 +44,7 @@ impl Pool {
     /// Keeps a connection that has had its response.
     pub(crate) fn put(&self, mut link: Link) {
         link.is_kept = true;
+        link.show_traffic();
         let mut inner = self.inner();
         let server = link.server.clone();
         inner.servers.get_or_insert_mut(server, Idle::default).put(link, KEPT_FOR_EACH);

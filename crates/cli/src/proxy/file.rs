@@ -24,7 +24,7 @@ impl Default for Settings {
             verifier: None,
             verifier_key: None,
             group: None,
-            found_verifiers: Found::Site,
+            found_verifiers: Found::Off,
             via_dns: false,
             second_verifier: None,
             drain: Duration::from_secs(10),

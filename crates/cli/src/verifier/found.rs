@@ -5,11 +5,10 @@ use firstflight::FoundVerifiers;
 use serde::Deserialize;
 
 /// Which verifiers are used that the options do not name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
     /// Those that a site names in its HTTPS record, for this site
-    #[default]
     Site,
     /// None
     Off,

@@ -118,8 +118,8 @@ const show = (snapshot) => {
   $("found").hidden = !verifiers.length;
   $("verifiers").replaceChildren(...verifiers.map(verifier));
   $("saved").textContent = total.round_trips_saved
-    ? `${ms(total.saved_ms)} saved, in ${total.round_trips_saved} round trips`
-    : "Nothing saved yet: the first connection to a server gets its cookie, later ones are faster";
+    ? `${ms(total.saved_ms)} saved, added up over ${total.round_trips_saved} round trips`
+    : "Nothing saved yet: the first connection to a server asks for its cookie, later ones are faster if it grants one";
   $("total").textContent =
     `${total.contacts} connections, ${total.accepted} first flights accepted, ${total.early_yes} early answers, ` +
     `${total.failures} failed (${total.resets} of them reset).`;

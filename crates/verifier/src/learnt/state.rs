@@ -295,7 +295,8 @@ impl State {
             return Some(Task::Learn(Host { name, port }));
         }
         let era = self.era;
-        for one in &mut self.learnt {
+        let asked = self.asked();
+        for one in self.learnt.iter_mut().filter(|one| !asked.contains(&one.named.at)) {
             let due = |v4: &bool| one.asked_at(*v4).is_some_and(|at| at <= now);
             let Some(v4) = [true, false].into_iter().find(due) else { continue };
             let shelf = one.family(v4);
@@ -319,6 +320,13 @@ impl State {
         found.map(|(name, naming)| (name.clone(), naming.port))
     }
 
+    /// The hosts that are asked now. One question at a time goes to each: it may be known by several keys, and its first datagram is to
+    /// find out whether it is there.
+    fn asked(&self) -> Vec<Host> {
+        let asked = self.learnt.iter().filter(|one| one.by_family.iter().any(|shelf| shelf.asking));
+        asked.map(|one| one.named.at.clone()).collect()
+    }
+
     /// When to poll again at the latest, if nothing else happens.
     pub(super) fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         let records = &mut self.records;
@@ -328,7 +336,9 @@ impl State {
             naming.at.map(|at| not_before.map_or(at, |not_before| at.max(not_before)))
         });
         let records = records.min();
-        let wishes = self.learnt.iter().flat_map(|one| [true, false].map(|v4| one.asked_at(v4))).flatten();
+        let asked = self.asked();
+        let free = self.learnt.iter().filter(|one| !asked.contains(&one.named.at));
+        let wishes = free.flat_map(|one| [true, false].map(|v4| one.asked_at(v4))).flatten();
         wishes.chain(records).min()
     }
 

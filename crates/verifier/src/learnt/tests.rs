@@ -437,6 +437,19 @@ fn a_verifier_that_fails_is_asked_again_at_a_later_visit() {
     assert!(bench.state.poll(at(20_000)).is_none(), "nobody was there");
 }
 
+#[test]
+fn a_host_with_two_keys_is_asked_for_one_after_the_other() {
+    // While a site turns its key, its record names both, and its verifier signs with one.
+    let mut bench = Bench::new();
+    bench.learn("example.com", vec![named(1, "example.com"), named(2, "example.com")], DAY, true, 0);
+    let Some(Task::Obtain(first)) = bench.state.poll(at(0)) else { panic!("nothing is wanted") };
+    assert!(bench.state.poll(at(0)).is_none() && bench.state.poll_timeout(at(0)) > Some(at(0)));
+    bench.state.handle_failed(&first, false, Duration::ZERO, at(1));
+    assert_eq!(bench.state.poll_timeout(at(1)), Some(at(0)));
+    assert_eq!(bench.fill(1), (1, 0));
+    assert!(bench.shown("example.com", 2, 1) && !bench.shown("example.com", 1, 1));
+}
+
 /// The wire form of a name.
 fn wire(name: &str) -> Vec<u8> {
     let labels = name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
