@@ -186,14 +186,17 @@ def test_keys_that_only_root_can_read_are_told(testbed, ns):
     code, verdict = check(ns, path)
     assert (code, verdict["right"], verdict["errors"]) == (1, False, []), verdict
     (warning,) = verdict["warnings"]
-    assert files.key in warning and "the user \"nobody\" needs to read it" in warning, verdict
+    assert files.key in warning and "no reload is accepted as long as the user \"nobody\" cannot read it" in warning, verdict
     server = testbed.start(Gateway(ns, path))
-    server.wait_until(lambda: "needs to read it" in server.text("err"), "a warning")
+    server.wait_until(lambda: "no reload is accepted" in server.text("err"), "a warning")
     # Containers ask so.
     assert run(firstflight.BINARY, "gateway", "health", path, ns=ns).stdout == ""
     # A check needs no port.
     os.chown(files.key, pwd.getpwnam("nobody").pw_uid, 0)
-    assert check(ns, path) == (0, {"file": path, "right": True, "errors": [], "warnings": []})
+    assert check(ns, path) == (0, {"file": path, "right": True, "errors": [], "warnings": [], "notes": []})
+    ns.sysctl("net.ipv4.tcp_fastopen", 1)
+    assert "set net.ipv4.tcp_fastopen to 3" in check(ns, path)[1]["notes"][0]
+    ns.sysctl("net.ipv4.tcp_fastopen", 3)
     code, verdict = check(ns, write(root, GLOBAL + 'user = "nobody-of-this-name"\n', web_with(files), APP))
     assert code == 2 and 'there is no user "nobody-of-this-name"' in verdict["errors"][0], verdict
 

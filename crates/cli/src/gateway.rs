@@ -81,7 +81,7 @@ struct Check {
     /// Configuration, in TOML
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print one JSON object: file, right, errors, warnings
+    /// Print one JSON object: file, right, errors, warnings, notes (what this machine lacks)
     #[arg(long)]
     json: bool,
 }
@@ -94,6 +94,7 @@ struct Verdict<'a> {
     right: bool,
     errors: Vec<String>,
     warnings: Vec<String>,
+    notes: Vec<String>,
 }
 
 async fn check(args: &Check) -> ExitCode {
@@ -105,8 +106,12 @@ async fn check(args: &Check) -> ExitCode {
     };
     let errors: Vec<_> = found.errors.iter().map(|error| one_line(error)).collect();
     if args.json {
-        output::json(&Verdict { file: &args.file, right: code == 0, errors, warnings: found.warnings });
-    } else if code == 0 {
+        let (warnings, notes) = (found.warnings, found.notes);
+        output::json(&Verdict { file: &args.file, right: code == 0, errors, warnings, notes });
+        return ExitCode::from(code);
+    }
+    found.notes.iter().for_each(|note| output::complain(&format_args!("note: {note}")));
+    if code == 0 {
         output::line(&format_args!("{} is right", args.file.display()));
     } else {
         errors.iter().for_each(|error| output::complain(error));

@@ -203,14 +203,17 @@ impl Gateway {
                 made.map_err(|error| GatewayError::Tls(format!("listener {name}"), error))
             };
             verifiers.extend(self.verifiers.read_again(listener)?);
+            let changed = former.as_ref().and_then(|former| former.config.needs_restart(listener));
             match former {
-                Some(former) if former.config.same_sockets(listener) => {
+                Some(_) if let Some(keys) = changed => {
+                    return Err(GatewayError::NeedsRestart(format!("listener {name}: {keys}")));
+                }
+                Some(former) => {
                     // They are followed; here they are only looked at.
                     read_files(listener).await?;
                     let (site, certificates) = site(Some(&former), former.sealing.clone())?;
                     kept.push((name.clone(), site, certificates));
                 }
-                Some(_) => return Err(GatewayError::NeedsRestart(format!("a socket of listener {name}"))),
                 None => {
                     let dns =
                         config.dns().filter(|(dns, _)| *dns.listener.get_ref() == name).map(|(dns, _)| dns);

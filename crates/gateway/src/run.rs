@@ -4,6 +4,7 @@ use crate::config::{Config, ConfigError};
 use crate::error::GatewayError;
 use crate::gateway::{self, Gateway};
 use crate::metrics;
+use firstflight::kernel::Setting;
 use firstflight_daemon::{
     Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
 };
@@ -61,6 +62,8 @@ pub struct Checked {
     /// What a gateway would start with, but is not right: a certificate that has ended, or a file that cannot be read again
     /// later.
     pub warnings: Vec<String>,
+    /// What this machine lacks for a gateway to do all that it says.
+    pub notes: Vec<String>,
 }
 
 /// Does what the start does, except for binding ports: reads a configuration and the files that it names, becomes the user
@@ -81,6 +84,13 @@ pub async fn check(path: &Path) -> Checked {
     let found = gateway::read_all(&config).await;
     checked.errors.extend(found.errors.into_iter().map(RunError::from));
     checked.warnings = found.certificates;
+    let wants_cookies = config.listeners.iter().any(|listener| listener.fast_open && !listener.has_device());
+    if wants_cookies && Setting::read().is_ok_and(|setting| !setting.server) {
+        checked.notes.push(
+            "this network namespace does not allow Fast Open at servers: set net.ipv4.tcp_fastopen to 3"
+                .to_owned(),
+        );
+    }
     if checked.errors.is_empty() {
         match drop_privileges(config.gateway.user.as_deref(), USER) {
             Ok(_) => checked.warnings.extend(not_readable(Source::File(path), &config).await),
@@ -103,7 +113,7 @@ async fn not_readable(source: Source<'_>, config: &Config) -> Vec<String> {
         .chain(found)
         .map(|error| {
             format!(
-                "{error}: the user {user:?} needs to read it, or a change of it is not used before a restart"
+                "{error}: no reload is accepted as long as the user {user:?} cannot read it (0640 with its group, or its own and 0600)"
             )
         })
         .collect()

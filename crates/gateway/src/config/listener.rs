@@ -430,32 +430,31 @@ impl Listener {
         contains(&self.trusted, peer)
     }
 
-    /// Whether `other` needs other sockets.
-    pub(crate) fn same_sockets(&self, other: &Self) -> bool {
-        let of = |l: &Self| {
-            let keys = (
-                l.key_file.clone(),
-                l.key_schedule.clone(),
-                l.key_period,
-                (l.trust.clone(), l.verifier.as_ref().map(|verifier| verifier.get_ref().clone())),
-                l.identity.clone(),
-            );
-            let once = (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
-            let seal = l.seal.as_ref().map(|seal| seal.get_ref().clone());
-            let tun = l.tun.as_ref().map(|tun| tun.get_ref().clone());
-            let xdp = l.xdp.as_ref().map(|xdp| xdp.get_ref().clone());
-            (
-                l.address.get_ref().clone(),
-                l.udp_port,
-                l.reuse_port,
-                l.fast_open,
-                l.pending,
-                keys,
-                once,
-                (seal, tun, xdp, l.engine()),
-            )
-        };
-        of(self) == of(other)
+    /// The first keys in which `other` differs, of those that a reload cannot change: other sockets, or another memory, would be needed.
+    pub(crate) fn needs_restart(&self, other: &Self) -> Option<&'static str> {
+        let verifier = |l: &Self| l.verifier.as_ref().map(|verifier| verifier.get_ref().clone());
+        let cookies = |l: &Self| (l.key_file.clone(), l.key_schedule.clone(), l.key_period);
+        let once = |l: &Self| (*l.replays.get_ref(), l.replay_memory, *l.one_time.get_ref(), l.per_site);
+        let seal = |l: &Self| l.seal.as_ref().map(|seal| seal.get_ref().clone());
+        let tun = |l: &Self| l.tun.as_ref().map(|tun| tun.get_ref().clone());
+        let xdp = |l: &Self| l.xdp.as_ref().map(|xdp| xdp.get_ref().clone());
+        let same = [
+            ("address", self.address.get_ref() == other.address.get_ref()),
+            ("udp_port", self.udp_port == other.udp_port),
+            ("reuse_port", self.reuse_port == other.reuse_port),
+            ("fast_open", self.fast_open == other.fast_open),
+            ("pending", self.pending == other.pending),
+            ("key_file, key_schedule or key_period", cookies(self) == cookies(other)),
+            ("trust", self.trust == other.trust),
+            ("verifier", verifier(self) == verifier(other)),
+            ("identity", self.identity == other.identity),
+            ("replays, replay_memory, one_time or per_site", once(self) == once(other)),
+            ("seal", seal(self) == seal(other)),
+            ("tun", tun(self) == tun(other)),
+            ("xdp", xdp(self) == xdp(other)),
+            ("engine", self.engine() == other.engine()),
+        ];
+        same.into_iter().find_map(|(keys, same)| (!same).then_some(keys))
     }
 }
 

@@ -331,7 +331,7 @@ fn a_listener_can_be_its_own_verifier() {
     assert!(mistake(at, "").contains("key"));
     // Its settings belong to the sockets.
     let other = with(site, &format!("{key}\nmembers = 2")).unwrap();
-    assert!(!config.listeners[0].same_sockets(&other.listeners[0]));
+    assert!(config.listeners[0].needs_restart(&other.listeners[0]) == Some("verifier"));
     // Members have a memory of certificates in common only in a store.
     let members = format!("{key}\nmembers = 2");
     assert!(mistake(at, &members).contains("set per_site = true"));

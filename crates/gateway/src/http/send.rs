@@ -197,6 +197,7 @@ async fn patiently<T>(most: Duration, progress: &Progress, work: impl Future<Out
 fn unreachable(ask: &Ask, error: &DialError) -> Failure {
     tracing::warn!(service = ask.service.name(), %error, "no backend was reached");
     let (status, kind) = match error {
+        DialError::NoBackend => (StatusCode::SERVICE_UNAVAILABLE, "no-backend"),
         error if error.is_own() => (StatusCode::SERVICE_UNAVAILABLE, "no-resources"),
         DialError::TimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, "connect-timeout"),
         _ => (StatusCode::BAD_GATEWAY, "connect"),
