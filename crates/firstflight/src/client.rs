@@ -362,10 +362,43 @@ impl ClientError {
         crate::causes(error).find_map(|cause| cause.downcast_ref())
     }
 
-    /// Whether the server may have executed the data. Data that may run twice can be sent again; other data cannot.
+    /// Whether a request may have been executed that ended with `error`: unless a connect says that it was not
+    /// ([`ClientError::maybe_delivered`]). What came after the connect is no `ClientError`: a reset, an early end, a time limit, an
+    /// error of hyper's. Nobody knows then what the server did.
+    ///
+    /// ```
+    /// # use firstflight::ClientError;
+    /// let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    /// assert!(ClientError::may_have_run(&reset));
+    /// ```
+    #[must_use]
+    pub fn may_have_run(error: &(dyn std::error::Error + 'static)) -> bool {
+        Self::of(error).is_none_or(Self::maybe_delivered)
+    }
+
+    /// Whether the server may have executed the data of the connect. Data that may run twice can be sent again; other data cannot.
+    /// Of errors after the connect see [`ClientError::may_have_run`].
     #[must_use]
     pub fn maybe_delivered(&self) -> bool {
         matches!(self, Self::Connect { error, .. } if maybe_delivered(error))
+    }
+}
+
+#[cfg(test)]
+mod error_tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_may_have_run() {
+        let error = || io::Error::from(io::ErrorKind::NotFound);
+        let lookup = ClientError::Lookup { server: "a.example:80".parse().unwrap(), error: error() };
+        assert!(!ClientError::may_have_run(&lookup));
+        // As hyper and lazy streams pass it on.
+        assert!(!ClientError::may_have_run(&io::Error::from(lookup)));
+        for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
+            assert!(ClientError::may_have_run(&io::Error::from(kind)), "{kind}");
+        }
     }
 }
 

@@ -45,7 +45,7 @@
 //! | `server` | [`Server`] |
 //! | `trust`, `activation` | files of trusted verifiers; sockets that a service manager passes |
 //! | `tun`, `udp`, `xdp`, `pcap` | links of engines, and captures |
-//! | `asap` | certificates, and requests inside lookups: [`ClientBuilder::verifier`], [`ServerBuilder::verifier`], [`ClientBuilder::inside_lookups`], [`ServerBuilder::from_fronts`] |
+//! | `asap` | certificates, and requests inside lookups: `ClientBuilder::verifier`, `ServerBuilder::verifier`, `ClientBuilder::inside_lookups`, `ServerBuilder::from_fronts` |
 //! | `metrics` | counters for the recorder of the crate `metrics` |
 //!
 //! `kernel` (all up to `activation`), `tun`, `udp`, `xdp` and `pcap` are on by default.

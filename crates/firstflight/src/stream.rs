@@ -23,6 +23,7 @@ use crate::carriage::Report;
 use crate::lingering::Lingering;
 use connection::Connection;
 use firstflight_credential::{AcceptedBlock, Outcome};
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -96,6 +97,12 @@ impl Way {
             Self::Ip => "ip",
             Self::Udp => "udp",
         }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
