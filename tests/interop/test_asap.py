@@ -114,7 +114,9 @@ def test_asap_an_upload_that_runs_once_rides_in_the_syn(scene):
     assert (held["status"], held["reason"]) == (200, "not-replay-safe"), show(held)
     (once,) = scene.get(*target, *asked, "--asap-once")
     assert once["status"] == 200 and is_accepted(once), show(once)
-    assert [early_bytes(record) > 0 for record in server.requests(2)] == [False, True], "what came in the SYN"
+    logged = server.requests(2)
+    assert [early_bytes(record) > 0 for record in logged] == [False, True], "what came in the SYN"
+    assert [record["credential"] for record in logged] == [None, "certificate"], show(logged[1])
 
 
 @pytest.mark.needs("nft")

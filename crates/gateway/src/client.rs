@@ -34,6 +34,8 @@ pub(crate) struct About {
     pub(crate) hop: SocketAddr,
     pub(crate) way: Way,
     pub(crate) outcome: Outcome,
+    /// Its first flight was accepted by a certificate.
+    pub(crate) is_certified: bool,
     /// Bytes that came in the first flight.
     pub(crate) early_bytes: u32,
     /// Bytes that a proxy in front marked as early. This end can never know whether they are a copy.
@@ -51,6 +53,7 @@ impl Client {
             hop: peer,
             way: stream.way(),
             outcome: stream.outcome(),
+            is_certified: stream.accepted_block().is_some(),
             early_bytes: stream.early_bytes(),
             marked: 0,
         };
@@ -108,6 +111,7 @@ impl Client {
         let mut about = self.about;
         about.early_bytes = self.stream.early_bytes();
         about.outcome = self.stream.outcome();
+        about.is_certified = self.stream.accepted_block().is_some();
         about
     }
 

@@ -174,6 +174,7 @@ struct Line<'a> {
     way: &'static str,
     outcome: &'static str,
     reason: Option<&'static str>,
+    credential: Option<&'static str>,
     early_bytes: u64,
     early: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -239,6 +240,10 @@ impl Entry {
             way: self.about.way.as_str(),
             outcome: self.about.outcome.as_str(),
             reason: self.about.outcome.reason().map(|reason| reason.as_str()),
+            credential: self.about.outcome.is_accepted().then_some(match self.about.is_certified {
+                true => "certificate",
+                false => "cookie",
+            }),
             early_bytes: self.early_bytes,
             early: self.early,
             seal: self.seal.map(|(outcome, _)| outcome),
@@ -288,6 +293,9 @@ impl fmt::Display for Line<'_> {
         write!(f, "{} B in, {} B out, {} {}", self.bytes_in, self.bytes_out, self.way, self.outcome)?;
         if let Some(reason) = self.reason {
             write!(f, " ({reason})")?;
+        }
+        if self.credential == Some("certificate") {
+            f.write_str(" (certificate)")?;
         }
         write!(f, ", {} B early", self.early_bytes)?;
         if let Some(early) = self.early {
@@ -388,6 +396,7 @@ mod tests {
             way: "",
             outcome: "",
             reason: None,
+            credential: None,
             early_bytes: 0,
             early: None,
             seal: Some(""),
