@@ -1,6 +1,7 @@
 """Verifiers that a site names in its records (docs/spec/asap.md, section 9.1): `get` knows none, and finds them."""
 
 import os
+import signal
 import socket
 
 import firstflight
@@ -24,7 +25,7 @@ PORT, HTTPS = 8080, 65
 class Site:
     """A site with two hosts that are their own verifiers, a name server with its zone, and a client that knows nothing."""
 
-    def __init__(self, testbed, late=0):
+    def __init__(self, testbed, late=0, keys=1):
         self.testbed = testbed
         self.client, self.far = testbed.namespace("client"), testbed.namespace("far")
         testbed.cable(self.far, self.client, PAIR, "veth0")
@@ -34,12 +35,17 @@ class Site:
         self.client.ip("route", "add", "11.87.0.0/16", "via", PAIR.host[4], "src", CLIENT)
         self.far.ip("route", "add", f"{CLIENT}/32", "via", PAIR.peer[4])
         self.root = testbed.root(small=700)
-        self.key = self.keygen("verifier.key")
+        self.key, self.keys = self.keygen("verifier.key"), []
+        if keys > 1:
+            self.keys = [self.key, self.keygen("next.key")]
+            with open(os.path.join(self.root, "trust.toml"), "w") as file:
+                entries = "".join(f'[[verifier]]\nkey = "{key}"\n' for key in self.keys)
+                file.write(f"# begin\n{entries}# end\n")
         self.names = {(wire_name(name), A): socket.inet_aton(address) for name, address in HOSTS.items()}
         for host in ("a.site.test", "b.site.test"):
-            self.publish(host, "--verifier-key", self.key, "--udp-port", PORT, "--verifier", f"site.test:{PORT}",
-                         "--verifier-below")
-            self.serve(host)
+            named = [word for key in self.keys or [self.key] for word in ("--verifier-key", key, "--verifier", f"site.test:{PORT}")]
+            self.publish(host, *named, "--verifier-below", "--udp-port", PORT)
+        self.servers = [self.serve(host) for host in ("a.site.test", "b.site.test")]
         # The verifier names itself.
         self.names[wire_name(f"_{PORT}._https.site.test"), HTTPS] = self.names[wire_name(f"_{PORT}._https.a.site.test"), HTTPS]
         testbed.enter_context(name_server.answering(self.far, RESOLVER, self.names, late=late))
@@ -62,7 +68,8 @@ class Site:
         verifier = ("--verifier", os.path.join(self.root, "verifier.key"))
         # It is known that this server has taken nothing in the last minutes.
         fresh = "--first-start"
-        self.testbed.start(Command(self.far, "serve", "--root", self.root, *listen, *verifier, fresh))
+        trust = ("--trust", os.path.join(self.root, "trust.toml")) if self.keys else ()
+        return self.testbed.start(Command(self.far, "serve", "--root", self.root, *listen, *verifier, *trust, fresh))
 
     def get(self, *hosts, options=()):
         """Fetches one after the other, six seconds apart. Returns what each says, and what left to each server by UDP."""
@@ -108,6 +115,22 @@ def test_found_by_a_record_that_comes_behind_the_answer(testbed):
     records, left = site.get("a.site.test", "a.site.test")
     assert records[0]["way"] == "kernel" and records[0]["waited_ms"] < 500, show(records[0])
     assert records[-1]["way"] == "udp" and len(site.asked(left)) == 2, show(records[-1])
+
+
+def test_found_while_the_site_turns_its_key(testbed):
+    """The records name both keys, and both are trusted. The verifiers sign with the first one, and from a reload on with the other."""
+    site = Site(testbed, keys=2)
+    records, _ = site.get("a.site.test", "a.site.test")
+    assert records[1]["way"] == "udp" and is_accepted(records[1]), show(records[1])
+    with open(os.path.join(site.root, "next.key")) as new, open(os.path.join(site.root, "verifier.key"), "w") as file:
+        file.write(f"{new.read()}retired {site.keys[0]}\n")
+    for server in site.servers:
+        server.popen.send_signal(signal.SIGHUP)
+        server.wait_until(lambda: f"from now on, key {site.keys[1]}" in server.text(), "the new key")
+    records, left = site.get("a.site.test", "a.site.test")
+    assert records[1]["way"] == "udp" and is_accepted(records[1]), show(records[1])
+    # The first key is refused, and asked for no more meanwhile.
+    assert len(site.asked(left)) <= 4, left
 
 
 def test_found_off_asks_nobody(site):

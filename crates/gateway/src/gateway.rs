@@ -252,9 +252,18 @@ impl Gateway {
     fn commit(&mut self, config: Config, prepared: Prepared) {
         let Prepared { services, kept, new, names, verifiers } = prepared;
         for (verifier, keys) in verifiers {
+            let before = verifier.key();
             // It was checked. What the listeners trust may have changed since.
             if let Err(error) = verifier.set_config(keys) {
-                tracing::warn!("the key of verifier {} stays as it is: {error}", verifier.key().id());
+                tracing::warn!("the key of verifier {} stays as it is: {error}", before.id());
+            }
+            let key = verifier.key();
+            if key != before {
+                self.log.status(&format!(
+                    "verifier {} is verifier {} from now on, key {key}",
+                    before.id(),
+                    key.id()
+                ));
             }
         }
         services.values().for_each(|service| service.begin());
