@@ -19,6 +19,7 @@
 //! | `firstflight_segments_dropped_total` | | segments dropped by their connection |
 //! | `firstflight_repeats_reset_total` | | connections reset because their first flight was accepted before, perhaps at another server |
 //! | `firstflight_blocks_unreported_total` | | refused certificates of which the store of a farm was not told, because there were too many |
+//! | `firstflight_store_questions_total` | `answer` | questions to the store of a farm |
 //! | `firstflight_clients_limited_total` | | connections reset because their client had reached its limit |
 //! | `firstflight_stuck_reset_total` | | connections reset to free memory, because their peers accepted nothing |
 //! | `firstflight_time_waits_evicted_total` | | TIME-WAIT records removed early to make space |
@@ -41,7 +42,8 @@
 //! `side` is `client` or `server`. `direction` is `in` or `out`. The `reason` of an abandoned reassembly is `timeout`
 //! or `memory`. For first flights, `outcome` and `reason` are the labels of [`Outcome::as_str`] and
 //! [`Reason::as_str`](firstflight_credential::Reason::as_str), as in
-//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. A reason has a series after it
+//! `firstflight_first_flights_total{side="server",outcome="accepted",reason=""}`. `answer` is `accepted`, `refused`, `activated` (a one-time
+//! cookie), `timed-out`, `failed` or `turned-away` (not asked, because too many were open). A reason has a series after it
 //! first occurred; `accepted` always has one.
 
 #[cfg(all(feature = "xdp", target_os = "linux"))]
@@ -50,13 +52,14 @@ mod card;
 #[cfg(all(feature = "xdp", target_os = "linux"))]
 pub use card::CardPublisher;
 
-use crate::{Counters, Endpoint, Gauges, Outcomes};
+use crate::{Counters, Endpoint, Gauges, Outcomes, StoreCounters};
 use firstflight_credential::{Fingerprint, Outcome};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 const COOKIE_KEY: &str = "firstflight_cookie_key";
 const CARD_DROPPED: &str = "firstflight_card_packets_dropped_total";
 const FIRST_FLIGHTS: &str = "firstflight_first_flights_total";
+const STORE_QUESTIONS: &str = "firstflight_store_questions_total";
 const FAST_OPEN_SERVER: &str = "firstflight_fast_open_server";
 
 /// Publishes one engine's counters. The values of several publishers add up, so that an application with many engines
@@ -77,13 +80,15 @@ pub struct Publisher {
     endpoint: Endpoint,
     counters: Counters,
     gauges: Gauges,
+    store: StoreCounters,
 }
 
 impl Publisher {
     /// A publisher for `endpoint`. It has not published anything yet.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, counters: Counters::default(), gauges: Gauges::default() }
+        let (counters, gauges) = (Counters::default(), Gauges::default());
+        Self { endpoint, counters, gauges, store: StoreCounters::default() }
     }
 
     /// Gives the recorder of the [`metrics`] crate the changes since the last call. Call it before the recorder is
@@ -103,7 +108,9 @@ impl Publisher {
         for ((name, new, _), (_, old, _)) in levels(&gauges).into_iter().zip(levels(&self.gauges)) {
             gauge!(name).increment(new - old);
         }
-        (self.counters, self.gauges) = (counters, gauges);
+        let store = self.endpoint.store_counters();
+        publish_answers(&self.store, &store);
+        (self.counters, self.gauges, self.store) = (counters, gauges, store);
     }
 }
 
@@ -146,6 +153,28 @@ fn publish_outcomes(side: &'static str, old: &Outcomes, new: &Outcomes) {
             count_outcome(side, outcome, new.saturating_sub(old));
         }
     }
+}
+
+/// An answer has a series after it first occurred.
+fn publish_answers(old: &StoreCounters, new: &StoreCounters) {
+    for ((answer, old), (_, new)) in answers(old).into_iter().zip(answers(new)) {
+        if new > 0 {
+            counter!(STORE_QUESTIONS, "answer" => answer).increment(new.saturating_sub(old));
+        }
+    }
+}
+
+/// What became of questions to a store.
+fn answers(counters: &StoreCounters) -> [(&'static str, u64); 6] {
+    let StoreCounters { asked: _, accepted, refused, activated, timed_out, failed, turned_away } = *counters;
+    [
+        ("accepted", accepted),
+        ("refused", refused),
+        ("activated", activated),
+        ("timed-out", timed_out),
+        ("failed", failed),
+        ("turned-away", turned_away),
+    ]
 }
 
 /// A counter other than those of the outcomes.
@@ -275,6 +304,8 @@ pub fn describe() {
     for count in counts(&Counters::default()) {
         describe_counter!(count.name, Unit::Count, count.says);
     }
+    let says = "Questions to the store of a farm, by answer";
+    describe_counter!(STORE_QUESTIONS, Unit::Count, says);
     let says = "1 for the key that cookies are granted by now, 0 for those before";
     describe_gauge!(COOKIE_KEY, Unit::Count, says);
     describe_gauge!(
@@ -293,4 +324,23 @@ pub fn describe() {
 pub(crate) fn recorded(test: impl FnOnce(&dyn Fn() -> String)) {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || test(&|| recorder.handle().render()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_a_store_are_counted_once() {
+        recorded(&|read: &dyn Fn() -> String| {
+            let old = StoreCounters { accepted: 3, ..StoreCounters::default() };
+            publish_answers(&StoreCounters::default(), &old);
+            publish_answers(&old, &StoreCounters { failed: 2, ..old });
+            let text = read();
+            let line =
+                |answer, count| format!("firstflight_store_questions_total{{answer=\"{answer}\"}} {count}\n");
+            assert!(text.contains(&line("accepted", 3)) && text.contains(&line("failed", 2)), "{text}");
+            assert!(!text.contains("refused"), "{text}");
+        });
+    }
 }
