@@ -337,8 +337,7 @@ mod tests {
             publish_answers(&StoreCounters::default(), &old);
             publish_answers(&old, &StoreCounters { failed: 2, ..old });
             let text = read();
-            let line =
-                |answer, count| format!("firstflight_store_questions_total{{answer=\"{answer}\"}} {count}\n");
+            let line = |answer, count| format!("{STORE_QUESTIONS}{{answer=\"{answer}\"}} {count}\n");
             assert!(text.contains(&line("accepted", 3)) && text.contains(&line("failed", 2)), "{text}");
             assert!(!text.contains("refused"), "{text}");
         });
