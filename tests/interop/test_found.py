@@ -8,25 +8,32 @@ import firstflight
 import name_server
 import pytest
 from firstflight import Command, at, is_accepted, show
-from net import Pair
+from net import FAMILIES, Pair
 from packets import Capture
 from process import Process, run
 from test_proxy import A, wire_name
 
 #: Global addresses, because no others are asked by strangers' wishes. They exist in these namespaces only.
 PAIR = Pair(87)
-HOSTS = {"a.site.test": "11.87.0.1", "b.site.test": "11.87.0.2", "site.test": "11.87.0.1"}
+NAMES = {"a.site.test": 1, "b.site.test": 2, "site.test": 1}
+HOSTS = {name: f"11.87.0.{number}" for name, number in NAMES.items()}
+HOSTS6 = {name: f"2a0b:87::{number}" for name, number in NAMES.items()}
 OTHER = "11.87.0.9"
 RESOLVER = "11.87.0.53"
-CLIENT = "11.88.0.1"
-PORT, HTTPS = 8080, 65
+CLIENT, CLIENT6 = "11.88.0.1", "2a0b:88::1"
+PORT, AAAA, HTTPS = 8080, 28, 65
+
+
+def inet6(address):
+    return socket.inet_pton(socket.AF_INET6, address)
+
 
 
 class Site:
     """A site with two hosts that are their own verifiers, a name server with its zone, and a client that knows nothing."""
 
-    def __init__(self, testbed, late=0, keys=1):
-        self.testbed = testbed
+    def __init__(self, testbed, late=0, keys=1, family=4):
+        self.testbed, self.hosts = testbed, HOSTS if family == 4 else HOSTS6
         self.client, self.far = testbed.namespace("client"), testbed.namespace("far")
         testbed.cable(self.far, self.client, PAIR, "veth0")
         for address in {*HOSTS.values(), OTHER, RESOLVER}:
@@ -34,6 +41,11 @@ class Site:
         self.client.ip("addr", "add", f"{CLIENT}/32", "dev", "lo")
         self.client.ip("route", "add", "11.87.0.0/16", "via", PAIR.host[4], "src", CLIENT)
         self.far.ip("route", "add", f"{CLIENT}/32", "via", PAIR.peer[4])
+        for address in set(HOSTS6.values()):
+            self.far.ip("addr", "add", f"{address}/128", "dev", "lo", "nodad")
+        self.client.ip("addr", "add", f"{CLIENT6}/128", "dev", "lo", "nodad")
+        self.client.ip("-6", "route", "add", "2a0b:87::/32", "via", PAIR.host[6], "src", CLIENT6)
+        self.far.ip("-6", "route", "add", f"{CLIENT6}/128", "via", PAIR.peer[6])
         self.root = testbed.root(small=700)
         self.key, self.keys = self.keygen("verifier.key"), []
         if keys > 1:
@@ -41,7 +53,8 @@ class Site:
             with open(os.path.join(self.root, "trust.toml"), "w") as file:
                 entries = "".join(f'[[verifier]]\nkey = "{key}"\n' for key in self.keys)
                 file.write(f"# begin\n{entries}# end\n")
-        self.names = {(wire_name(name), A): socket.inet_aton(address) for name, address in HOSTS.items()}
+        kind, octets = (A, socket.inet_aton) if family == 4 else (AAAA, inet6)
+        self.names = {(wire_name(name), kind): octets(address) for name, address in self.hosts.items()}
         for host in ("a.site.test", "b.site.test"):
             named = [word for key in self.keys or [self.key] for word in ("--verifier-key", key, "--verifier", f"site.test:{PORT}")]
             self.publish(host, *named, "--verifier-below", "--udp-port", PORT)
@@ -64,7 +77,7 @@ class Site:
         self.names[wire_name(f"_{PORT}._https.{host}"), HTTPS] = record
 
     def serve(self, host):
-        listen = ("--listen", at(HOSTS[host], PORT), "--identity", host)
+        listen = ("--listen", at(self.hosts[host], PORT), "--identity", host)
         verifier = ("--verifier", os.path.join(self.root, "verifier.key"))
         # It is known that this server has taken nothing in the last minutes.
         fresh = "--first-start"
@@ -82,13 +95,15 @@ class Site:
         left = {}
         for _, out, packet in capture.packets:
             if out and packet[0] >> 4 == 4:
-                left.setdefault(socket.inet_ntoa(packet[16:20]), []).append(packet)
+                left.setdefault(socket.inet_ntoa(packet[16:20]), []).append((packet[9], packet[20:]))
+            elif out and packet[0] >> 4 == 6 and packet[6] != socket.IPPROTO_ICMPV6:
+                left.setdefault(socket.inet_ntop(socket.AF_INET6, packet[24:40]), []).append((packet[6], packet[40:]))
         return records, left
 
     def asked(self, left):
         """Datagrams to verifiers."""
-        asked = [p for to in left for p in left[to] if p[9] == socket.IPPROTO_UDP and p[28:31] == b"\xff\x56\x11"]
-        return asked
+        sent = [packet for packets in left.values() for packet in packets]
+        return [segment for kind, segment in sent if kind == socket.IPPROTO_UDP and segment[8:11] == b"\xff\x56\x11"]
 
 
 @pytest.fixture
@@ -96,13 +111,15 @@ def site(testbed):
     return Site(testbed)
 
 
-def test_found_the_third_request_is_in_the_first_packet_to_a_host_that_was_never_visited(site):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_found_the_third_request_is_in_the_first_packet_to_a_host_that_was_never_visited(testbed, family):
+    site = Site(testbed, family=family)
     a, b, cache = "a.site.test", "b.site.test", os.path.join(site.root, "cache")
     records, left = site.get(a, a, b, options=("--cache", cache, "--network-id", "01" * 16))
     assert [record["way"] for record in records] == ["kernel", "udp", "udp"], show(records[1])
     assert all(is_accepted(record) for record in records[1:]), show(records[2])
-    first = left[HOSTS[b]][0]
-    assert first[9] == socket.IPPROTO_UDP and b"GET /small HTTP/1.1" in first, first
+    kind, first = left[site.hosts[b]][0]
+    assert kind == socket.IPPROTO_UDP and b"GET /small HTTP/1.1" in first, first
     # The verifier was asked once: a challenge, and a certificate.
     assert len(site.asked(left)) == 2, site.asked(left)
     # Nothing of it is in the file.
@@ -165,7 +182,7 @@ def test_found_across_sites_nothing_is_shown(testbed, site):
                  "--verifier-below")
     records, left = site.get("a.site.test", "evil.test")
     assert [record["way"] for record in records] == ["kernel", "kernel"], show(records[1])
-    assert all(packet[9] != socket.IPPROTO_UDP for packet in left[HOSTS["b.site.test"]]), "a datagram to the other site"
+    assert all(kind != socket.IPPROTO_UDP for kind, _ in left[HOSTS["b.site.test"]]), "a datagram to the other site"
 
 
 def test_found_doctor_says_which_verifiers_a_record_names(site):
