@@ -27,7 +27,7 @@ use tokio::process::Command;
 #[command(after_help = "\
 Examples:
   firstflight run -- sh -c 'curl -s https://www.example.com/; curl -s https://www.example.com/'
-  firstflight run --cache servers.json -- git fetch
+  firstflight run -- sh -c 'for n in 1 2 3; do curl -s https://www.example.com/$n -o $n; done'
   firstflight run -- sh
 
 The first connection to a server in each run asks for its cookie and finds out whether it answers, so only later ones of the run
