@@ -63,7 +63,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u16).range(i64::from(ServiceParam::MIN_MSS)..)
     )]
     mss: u16,
-    /// All servers of the name share one memory of requests: each is executed once
+    /// All servers of the name share one memory of requests with certificates: each of these is executed once
     #[arg(long)]
     shared_guard: bool,
     /// File of the key that clients seal first flights to, or of a farm's secret (seal keygen makes one)
