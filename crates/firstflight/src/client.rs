@@ -34,6 +34,7 @@ use network::Networks;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use transport::kernel::KernelTcp;
@@ -95,6 +96,8 @@ struct Shared {
     lookups: Lookups,
     /// The cache, until the network is known.
     cache: Mutex<Option<CredentialCache>>,
+    /// It was told that the cache is not used, because the network is not known.
+    told_unknown: AtomicBool,
     asap: Option<asap::Asap>,
     /// The resolver that the caller named, in place of the system's.
     resolver: asap::Resolver,

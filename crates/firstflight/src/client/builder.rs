@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::lookup::Lookups;
 use firstflight_credential::NetworkId;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Settings of a [`Client`].
@@ -125,6 +126,7 @@ impl ClientBuilder {
             networks,
             lookups: Lookups::system(super::ADDRESSES_KEPT),
             cache: Mutex::new(cache),
+            told_unknown: AtomicBool::new(false),
             asap,
             resolver,
         };

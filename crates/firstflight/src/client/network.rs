@@ -2,6 +2,7 @@
 
 use super::Shared;
 use firstflight_credential::NetworkId;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -66,11 +67,18 @@ impl Shared {
             self.lookups.forget();
         }
         self.kernel.move_to(network);
-        if network.is_known()
-            && let Some(cache) = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            self.kernel.use_cache(cache);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        match cache.take() {
+            Some(known) if network.is_known() => _ = self.kernel.use_cache(known),
+            Some(waits) => {
+                *cache = Some(waits);
+                if !self.told_unknown.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("the cache file is not used: this network has no gateway to know it by");
+                }
+            }
+            None => {}
         }
+        drop(cache);
         if let Some(asap) = &self.asap {
             asap.move_to(network);
         }
