@@ -58,8 +58,14 @@ const FIRST_CONTACT: &str = "first contact";
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// How often connections had their first flight not accepted, by the reason.
-type Reasons = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+/// What the line at the end tells beside the sums.
+#[derive(Debug, Default)]
+struct Reasons {
+    /// How often connections had their first flight not accepted, by the reason.
+    ordinary: BTreeMap<&'static str, u64>,
+    /// Why the last one failed, and where.
+    failed: Option<String>,
+}
 
 /// Runs the command, and then exits as it did.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
@@ -68,7 +74,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         builder = builder.cache(path);
     }
     let client = builder.build().map_err(Error::Cache)?;
-    let reasons = Reasons::default();
+    let reasons = Arc::<Mutex<Reasons>>::default();
     let proxy = proxy(client.clone(), args.show, Arc::clone(&reasons)).await?;
     let at = proxy.local_addrs().first().copied().unwrap_or(firstflight_proxy::ADDRESS);
     let tally = proxy.tally();
@@ -108,19 +114,23 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 }
 
 /// A proxy on a free port. What it does goes to stderr, because stdout is the command's.
-async fn proxy(client: Client, show: bool, reasons: Reasons) -> Result<Proxy, ProxyError> {
+async fn proxy(client: Client, show: bool, reasons: Arc<Mutex<Reasons>>) -> Result<Proxy, ProxyError> {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let builder = Proxy::builder(client).listen(free).allow_private(true).drain(DRAIN);
     let builder = builder.on_event(move |event| {
         if show {
             output::aside(&crate::proxy::event_line(event));
         }
-        if let Event::Connected { contact, .. } = event
-            && let Some(reason) = contact.reason
-        {
-            let mut reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
-            let reason = if contact.is_first_contact() { FIRST_CONTACT } else { reason };
-            *reasons.entry(reason).or_default() += 1;
+        let mut reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Connected { contact, .. } => {
+                if let Some(reason) = contact.reason {
+                    let reason = if contact.is_first_contact() { FIRST_CONTACT } else { reason };
+                    *reasons.ordinary.entry(reason).or_default() += 1;
+                }
+            }
+            Event::Failed { server, error, .. } => reasons.failed = Some(format!("{server}: {error}")),
+            _ => {}
         }
     });
     Ok(builder.bind().await?)
@@ -139,7 +149,7 @@ const NONE: &str = "no connection went through the proxy: connections to this ma
                     read http_proxy or https_proxy connect as always";
 
 /// What was saved, in one line; if that is nothing, why.
-fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
+fn summary(total: &Total, reasons: &Reasons) -> String {
     let many = |count: u64, one: &str| match count {
         1 => format!("1 {one}"),
         _ => format!("{count} {one}s"),
@@ -156,12 +166,16 @@ fn summary(total: &Total, reasons: &BTreeMap<&'static str, u64>) -> String {
         // Connections at the same time have waited at the same time.
         _ => write!(text, ", {saved} saved: {:.1} ms added up", total.saved_ms),
     };
-    let ordinary: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let ordinary: Vec<_> =
+        reasons.ordinary.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if !ordinary.is_empty() {
         let _ = write!(text, "; ordinary handshakes: {}", ordinary.join(", "));
     }
     if total.failures > 0 {
         let _ = write!(text, "; {} failed", total.failures);
+        if let Some(why) = &reasons.failed {
+            let _ = write!(text, " ({why})");
+        }
     }
     text
 }
@@ -173,15 +187,17 @@ mod tests {
     #[test]
     fn the_summary_says_what_was_saved_and_why_not_more() {
         let mut total = Total::default();
-        assert_eq!(summary(&total, &BTreeMap::new()), NONE);
+        assert_eq!(summary(&total, &Reasons::default()), NONE);
         total.contacts = 1;
-        let reasons = BTreeMap::from([(FIRST_CONTACT, 1)]);
+        let ordinary = BTreeMap::from([(FIRST_CONTACT, 1)]);
+        let mut reasons = Reasons { ordinary, failed: None };
         let first = summary(&total, &reasons);
         assert_eq!(first, "1 connection, no round trip saved; ordinary handshakes: 1 first contact");
+        reasons.failed = Some("a.example:80: refused".to_owned());
         (total.contacts, total.round_trips_saved, total.saved_ms, total.failures) = (4, 2, 200.25, 1);
         assert_eq!(
             summary(&total, &reasons),
-            "4 connections, 2 round trips saved: 200.2 ms added up; ordinary handshakes: 1 first contact; 1 failed"
+            "4 connections, 2 round trips saved: 200.2 ms added up; ordinary handshakes: 1 first contact; 1 failed (a.example:80: refused)"
         );
     }
 }
