@@ -129,7 +129,10 @@ async fn proxy(client: Client, show: bool, reasons: Arc<Mutex<Reasons>>) -> Resu
                     *reasons.ordinary.entry(reason).or_default() += 1;
                 }
             }
-            Event::Failed { server, error, .. } => reasons.failed = Some(format!("{server}: {error}")),
+            Event::Failed { server, error, .. } => {
+                let named = error.contains(server.as_str());
+                reasons.failed = Some(if named { error.clone() } else { format!("{server}: {error}") });
+            }
             _ => {}
         }
     });
