@@ -11,7 +11,7 @@ import pytest
 import firstflight
 from firstflight import Command, at, check_no_panic, early_bytes, is_accepted, show
 from name_server import answering
-from net import AF, Pair, url
+from net import AF, FAMILIES, Pair, url
 from process import Process, run
 from scene import ENGINE, FAR, FRESH, NEAR, PORT, SERVICE, VERIFIER_PORT
 from testbed import body, sha256
@@ -263,3 +263,34 @@ def test_asap_a_certificate_by_the_name_of_its_verifier(testbed):
     assert "127.0.0.1" in run(*ask, "--verifier", "localhost", *kept, ns=ns).stdout
     missing = run(*ask, "--verifier", "none.invalid", check=False, ns=ns)
     assert missing.returncode == 1 and "none.invalid:4433" in missing.stderr, missing.stderr
+
+
+class Asked(dict):
+    """The data of a name server, which remembers what it was asked."""
+
+    def __init__(self, names):
+        super().__init__(names)
+        self.kinds = []
+
+    def get(self, key, default=None):
+        self.kinds.append(key[1])
+        return super().get(key, default)
+
+
+@pytest.mark.needs("nft")
+def test_asap_a_certificate_of_one_family_waits_for_addresses_of_this_family_only(scene):
+    """With a certificate for IPv4 nobody waits for IPv6 addresses. If nobody answers at the IPv4 ones, the others are asked for."""
+    for family in FAMILIES:
+        scene.serve_udp(family, "--identity", "www.xyz.com")
+    scene.issuer(family=4)
+    name = b"\3www\3xyz\3com\0"
+    names = Asked({(name, KINDS[family]): socket.inet_pton(AF[family], FAR.peer[family]) for family in (4, 6)})
+    asked = (f"http://www.xyz.com:{PORT}/small", "--dns", "127.0.0.1:53", *scene.asks(4), "--verify-first", "--asap-known")
+    with answering(scene.client, "127.0.0.1", names):
+        (record,) = scene.get(*asked)
+        assert record["way"] == "udp" and is_accepted(record), show(record)
+        assert names.kinds == [KINDS[4]], names.kinds
+        # The address of another host, which refuses.
+        names[name, KINDS[4]] = socket.inet_pton(AF[4], FAR.host[4])
+        (record,) = scene.get(*asked)
+        assert record["status"] == 200 and record["remote"] == at(FAR.peer[6], PORT), show(record)

@@ -109,12 +109,14 @@ pub struct Found {
     addresses: Vec<SocketAddr>,
     began: Instant,
     lookup: Duration,
+    /// Those of the other family were not asked for.
+    is_partial: bool,
 }
 
 impl Found {
     /// Addresses that the caller knows.
     fn known(addresses: Vec<SocketAddr>) -> Self {
-        Self { addresses, began: Instant::now(), lookup: Duration::ZERO }
+        Self { addresses, began: Instant::now(), lookup: Duration::ZERO, is_partial: false }
     }
 
     /// The addresses, best one first.
@@ -183,8 +185,7 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn look_up(&self, server: impl ToAuthority) -> Result<Found, ClientError> {
         let (server, began) = (server.to_authority()?, Instant::now());
-        let (addresses, lookup) = self.find(&server, began).await?;
-        Ok(Found { addresses, began, lookup })
+        self.find(&server, began, true).await
     }
 
     /// Connects to what was found.
@@ -194,28 +195,26 @@ impl Client {
         found: &Found,
         flights: Flights<'_>,
     ) -> Result<(Stream, u32), ClientError> {
-        let Found { addresses, began, lookup } = found;
+        let Found { addresses, began, lookup, is_partial: _ } = found;
         let Finish { stream, won, departed } = self.race(server, addresses, flights).await?;
         let connect = began.elapsed().saturating_sub(*lookup);
         let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed };
         Ok((stream.took(times), won.number))
     }
 
-    /// The addresses of a server, and how long they took since `began`.
-    async fn find(
-        &self,
-        server: &Authority,
-        began: Instant,
-    ) -> Result<(Vec<SocketAddr>, Duration), ClientError> {
+    /// The addresses of a server, and how long they took since `began`. With `all` of both families, also if those of one are enough for
+    /// now.
+    async fn find(&self, server: &Authority, began: Instant, all: bool) -> Result<Found, ClientError> {
         let shared = &self.shared;
         let asked = self.ask(server);
-        let (addresses, ()) = tokio::join!(self.addresses(server), shared.networks.refresh(shared));
-        let addresses = addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
+        let (addresses, ()) = tokio::join!(self.addresses(server, all), shared.networks.refresh(shared));
+        let (addresses, is_partial) =
+            addresses.map_err(|error| ClientError::Lookup { server: server.clone(), error })?;
         let lookup = began.elapsed();
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
-        Ok((addresses, lookup))
+        Ok(Found { addresses, began, lookup, is_partial })
     }
 
     async fn race(
@@ -300,19 +299,20 @@ impl Client {
         }
     }
 
-    /// The addresses of a server, best one first.
-    async fn addresses(&self, server: &Authority) -> io::Result<Vec<SocketAddr>> {
+    /// The addresses of a server, best one first, and whether there may be others of the other family.
+    async fn addresses(&self, server: &Authority, all: bool) -> io::Result<(Vec<SocketAddr>, bool)> {
         if let Some(address) = server.address() {
-            return Ok(vec![address]);
+            return Ok((vec![address], false));
         }
         let (name, port) = match server.host() {
-            Host::Ip(_) => return Ok(Vec::new()),
+            Host::Ip(_) => return Ok((Vec::new(), false)),
             Host::Name(name) => (name.as_str(), server.port()),
         };
-        if let Some(found) = self.ask_resolver(server, name).await {
-            return Ok(found?.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
+        if let Some(found) = self.ask_resolver(server, name, all).await {
+            let (found, is_partial) = found?;
+            return Ok((found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect(), is_partial));
         }
-        self.shared.lookups.addresses(name, port, Lookups::PATIENCE).await
+        Ok((self.shared.lookups.addresses(name, port, Lookups::PATIENCE).await?, false))
     }
 
     /// For connects in the program's own event loop.

@@ -270,6 +270,20 @@ impl Asap {
         if self.may_certify() { asked } else { asked.in_background() }
     }
 
+    /// The family of which alone there are certificates for `server`, in UDP: addresses of the other one need not be waited for.
+    pub(super) fn only_family(&self, server: &Authority) -> Option<bool> {
+        let published = self.records.known(server).filter(|published| published.udp_port.is_some())?;
+        let engine = self.engine.get()?.as_ref()?;
+        if !self.settings.verifiers().any(|ours| published.verifiers.contains(&ours)) {
+            return None;
+        }
+        match [true, false].map(|v4| engine.pool.has(v4)) {
+            [true, false] => Some(true),
+            [false, true] => Some(false),
+            _ => None,
+        }
+    }
+
     /// Whether there may be a certificate for the next connect. If not, nobody waits for what its server publishes.
     pub(super) fn may_certify(&self) -> bool {
         self.settings.has_any() || self.found.as_ref().is_some_and(|found| found.has_any())

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A connect that [`Client::connect`] describes. It begins when it is awaited.
 #[must_use = "a connect begins when it is awaited"]
@@ -146,9 +147,22 @@ impl Client {
         flights: Flights<'_>,
         filter: Option<&Filter>,
     ) -> Result<(Stream, u32), ClientError> {
-        let found = self.look_up(server).await?;
-        let found = found.only(filter).map_err(|error| no_address(server, error))?;
-        self.reach(server, &found, flights).await
+        let found = self.find(server, Instant::now(), false).await?;
+        let only = |found: Found| found.only(filter).map_err(|error| no_address(server, error));
+        let found = only(found)?;
+        match self.reach(server, &found, flights).await {
+            // Nobody has waited for the other family yet. What has left does not go again.
+            Err(error) if found.is_partial && (!error.maybe_delivered() || flights.are_replayable(true)) => {
+                let mut others = only(self.find(server, found.began, true).await?)?;
+                others.addresses.retain(|address| !found.addresses.contains(address));
+                if others.addresses.is_empty() {
+                    Err(error)
+                } else {
+                    self.reach(server, &others, flights).await
+                }
+            }
+            reached => reached,
+        }
     }
 }
 

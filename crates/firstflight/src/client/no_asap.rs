@@ -127,7 +127,12 @@ impl Client {
         None
     }
 
-    pub(super) async fn ask_resolver(&self, _: &Authority, _: &str) -> Option<io::Result<Vec<IpAddr>>> {
+    pub(super) async fn ask_resolver(
+        &self,
+        _: &Authority,
+        _: &str,
+        _: bool,
+    ) -> Option<io::Result<(Vec<IpAddr>, bool)>> {
         let Resolver = self.shared.resolver;
         None
     }

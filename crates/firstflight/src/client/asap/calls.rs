@@ -212,21 +212,29 @@ impl Client {
         &self,
         server: &Authority,
         name: &str,
-    ) -> Option<io::Result<Vec<IpAddr>>> {
+        all: bool,
+    ) -> Option<io::Result<(Vec<IpAddr>, bool)>> {
         let names = self.shared.resolver.as_ref()?;
+        let whole = |found: io::Result<Vec<IpAddr>>| Some(found.map(|found| (found, false)));
         let Some(asap) = self.asap().filter(|asap| asap.asks_about(server)) else {
-            return Some(names.all_addresses(name, false).await);
+            let family = self.asap().filter(|_| !all).and_then(|asap| asap.only_family(server));
+            if let Some(v4) = family
+                && let Ok(found) = names.addresses(name, v4).await
+            {
+                return Some(Ok((found, true)));
+            }
+            return whole(names.all_addresses(name, false).await);
         };
         if !asap.may_certify() {
             // It is asked beside them, and nobody waits for the answer.
             drop(asap.ask(server));
-            return Some(names.all_addresses(name, false).await);
+            return whole(names.all_addresses(name, false).await);
         }
         let question = asap.question(server);
         let found = names.look_up(name, server.port()).await;
         Some(found.map(|(addresses, published)| {
             question.answer(Some(published));
-            addresses
+            (addresses, false)
         }))
     }
 }

@@ -53,6 +53,14 @@ impl Certificates {
         })
     }
 
+    /// Whether there is one for this host's address of this family, without those of verifiers that sites name.
+    pub(super) fn has(&self, v4: bool) -> bool {
+        match &self.own {
+            Own::Pool(pool) => pool.address(v4).is_some(),
+            Own::Given(given, _) => given.address().is_ipv4() == v4,
+        }
+    }
+
     fn pool(&self) -> Option<&CertificatePool> {
         match &self.own {
             Own::Pool(pool) => Some(pool),
