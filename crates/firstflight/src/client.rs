@@ -387,24 +387,6 @@ impl ClientError {
     }
 }
 
-#[cfg(test)]
-mod error_tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    #[test]
-    fn what_may_have_run() {
-        let error = || io::Error::from(io::ErrorKind::NotFound);
-        let lookup = ClientError::Lookup { server: "a.example:80".parse().unwrap(), error: error() };
-        assert!(!ClientError::may_have_run(&lookup));
-        // As hyper and lazy streams pass it on.
-        assert!(!ClientError::may_have_run(&io::Error::from(lookup)));
-        for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
-            assert!(ClientError::may_have_run(&io::Error::from(kind)), "{kind}");
-        }
-    }
-}
-
 fn maybe_delivered(error: &ConnectAnyError) -> bool {
     use firstflight_credential::{Outcome, Reason};
     error.attempts.iter().any(|attempt| attempt.outcome == Outcome::Handshake(Reason::Unknown))
@@ -420,5 +402,23 @@ impl From<ClientError> for io::Error {
             }
         };
         Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod error_tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_may_have_run() {
+        let error = || io::Error::from(io::ErrorKind::NotFound);
+        let lookup = ClientError::Lookup { server: "a.example:80".parse().unwrap(), error: error() };
+        assert!(!ClientError::may_have_run(&lookup));
+        // As hyper and lazy streams pass it on.
+        assert!(!ClientError::may_have_run(&io::Error::from(lookup)));
+        for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
+            assert!(ClientError::may_have_run(&io::Error::from(kind)), "{kind}");
+        }
     }
 }

@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn answers_of_a_store_are_counted_once() {
-        recorded(&|read: &dyn Fn() -> String| {
+        recorded(|read: &dyn Fn() -> String| {
             let old = StoreCounters { accepted: 3, ..StoreCounters::default() };
             publish_answers(&StoreCounters::default(), &old);
             publish_answers(&old, &StoreCounters { failed: 2, ..old });
