@@ -8,7 +8,7 @@ import firstflight
 from process import run
 from wire import command
 
-SERVERS = ("serve", "serve-tun", "nginx")
+SERVERS = ("serve", "serve-tun", "serve-xdp", "nginx")
 RATE = 150
 
 
@@ -43,10 +43,19 @@ def test_load_measures_each_server_with_and_without_fast_open(tmp_path):
 
 @pytest.mark.needs("firstflight-lab", "nginx")
 def test_load_over_an_emulated_wire_with_a_smaller_window():
-    report = load("--servers", "nginx", "--rates", RATE, "--rtt", "5ms", "--initcwnd", 3)
-    assert (report["rtt_us"], report["initcwnd"]) == (5000, 3)
+    report = load("--servers", "nginx,serve-xdp", "--rates", RATE, "--rtt", "5ms", "--initcwnd", 3)
+    assert (report["rtt_us"], report["initcwnd"], report["skipped"]) == (5000, 3, ["serve-xdp"])
     for row in report["rows"]:
         # One round trip with Fast Open, two without; 5 KB are two flights with an initial window of three segments.
         trips = (1 if row["fast_open"] else 2) + (row["mode"] == "open")
         assert row["failed"] == 0 and row["p50_us"] >= 5000 * trips, row
     assert 1 < report["ratios"]["nginx"]
+
+
+@pytest.mark.needs("firstflight-lab")
+def test_load_on_a_card_with_two_queues():
+    report = load("--servers", "serve-xdp,serve-xdp-2", "--rates", RATE)
+    assert {row["server"] for row in report["rows"]} == {"serve-xdp", "serve-xdp-2"}
+    for row in report["rows"]:
+        assert row["failed"] == 0 and row["cpu_us"] > 0, row
+        assert (row["early"] > 0.9) == row["fast_open"], row

@@ -106,7 +106,7 @@ enum Bench {
     Async(Rounds),
     /// Connections through `Endpoint`s with two shards on two processors, against one shard on one.
     Shards(Rounds),
-    /// Downloads and uploads by curl through a TUN device, against the kernel's TCP over veth (needs root).
+    /// Downloads and uploads by curl through a TUN device, and by a network card, against the kernel's TCP over veth (needs root).
     Bulk(Rounds),
     /// The server of `bench bulk`.
     #[command(hide = true)]

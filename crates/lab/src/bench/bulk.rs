@@ -1,5 +1,5 @@
-//! `bench bulk`: curl's downloads and uploads through a TUN device to the engine, in turn with the kernel's own TCP
-//! between two namespaces. Each end has a core of its own.
+//! `bench bulk`: curl's downloads and uploads through a TUN device to the engine, and by a network card to the engine, in turn
+//! with the kernel's own TCP between two namespaces. Each end has a core of its own.
 
 mod place;
 mod server;
@@ -21,7 +21,14 @@ const CURL_CORE: &str = "0";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Kernel,
+    /// On a TUN device.
     Engine,
+    /// On a network card.
+    Card,
+}
+
+impl Peer {
+    const ALL: [Self; 3] = [Self::Kernel, Self::Engine, Self::Card];
 }
 
 /// What curl does.
@@ -45,8 +52,26 @@ impl Way {
 /// One direction, bytes a second in each round.
 struct Figures {
     way: Way,
-    kernel: Vec<f64>,
-    engine: Vec<f64>,
+    /// For each of [`Peer::ALL`].
+    rates: [Vec<f64>; 3],
+}
+
+impl Figures {
+    /// A quartile: 2 is the median.
+    fn at(&self, peer: Peer, quarter: usize) -> f64 {
+        let [kernel, engine, card] = &self.rates;
+        let rates = match peer {
+            Peer::Kernel => kernel,
+            Peer::Engine => engine,
+            Peer::Card => card,
+        };
+        rates.get((rates.len().saturating_sub(1)) * quarter / 4).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The rate of the engine's `peer`, in those of the kernel.
+    fn ratio(&self, peer: Peer) -> f64 {
+        self.at(peer, 2) / self.at(Peer::Kernel, 2)
+    }
 }
 
 /// Measures and returns the report.
@@ -54,10 +79,10 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let bytes = if options.quick { BYTES / 5 } else { BYTES };
     let place = Place::make(bytes)?;
     let mut all: Vec<_> =
-        Way::ALL.map(|way| Figures { way, kernel: Vec::new(), engine: Vec::new() }).into_iter().collect();
+        Way::ALL.map(|way| Figures { way, rates: Default::default() }).into_iter().collect();
     for round in 0..=options.rounds {
         for figures in &mut all {
-            for (peer, rates) in [(Peer::Kernel, &mut figures.kernel), (Peer::Engine, &mut figures.engine)] {
+            for (peer, rates) in Peer::ALL.into_iter().zip(&mut figures.rates) {
                 progress(&format!("round {round} of {}: {} {peer:?}", options.rounds, figures.way.name()));
                 let rate = transfer(&place, peer, figures.way, bytes)?;
                 // The first round warms up.
@@ -68,7 +93,7 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
         }
     }
     progress("");
-    for rates in all.iter_mut().flat_map(|one| [&mut one.kernel, &mut one.engine]) {
+    for rates in all.iter_mut().flat_map(|one| &mut one.rates) {
         rates.sort_by(f64::total_cmp);
     }
     Ok(if options.json { as_json(&all, options, bytes) } else { as_table(&all, options, bytes) })
@@ -107,28 +132,40 @@ fn transfer(place: &Place, peer: Peer, way: Way, bytes: u64) -> Result<f64, Benc
     Ok(speed)
 }
 
-fn at(rates: &[f64], quarter: usize) -> f64 {
-    rates.get((rates.len().saturating_sub(1)) * quarter / 4).copied().unwrap_or(f64::NAN)
-}
-
 fn as_table(all: &[Figures], options: &Rounds, bytes: u64) -> String {
     let title = format!(
         "{} MB over HTTP by curl, {} rounds in turn, MB/s, medians with quartiles. The kernel's server is behind a veth pair, the \
-         engine's behind a TUN device; curl has core 0, the server core 1.",
+         engine's behind a TUN device, or behind a veth pair as a network card; curl has core 0, the server core 1.",
         bytes / 1_000_000,
         options.rounds
     );
-    let mut table = Table::new(title, &["", "the kernel", "quartiles", "the engine", "quartiles", "ratio"]);
+    let columns = [
+        "",
+        "the kernel",
+        "quartiles",
+        "the engine",
+        "quartiles",
+        "ratio",
+        "on a card",
+        "quartiles",
+        "ratio",
+    ];
+    let mut table = Table::new(title, &columns);
     let mb = |rate: f64| format!("{:.0}", rate / 1e6);
     for one in all {
-        let quartiles = |rates: &[f64]| format!("{}–{}", mb(at(rates, 1)), mb(at(rates, 3)));
+        let median = |peer| mb(one.at(peer, 2)).into();
+        let quartiles = |peer| format!("{}–{}", mb(one.at(peer, 1)), mb(one.at(peer, 3))).into();
+        let ratio = |peer| format!("{:.2}", one.ratio(peer)).into();
         table.row([
             one.way.name().into(),
-            mb(at(&one.kernel, 2)).into(),
-            quartiles(&one.kernel).into(),
-            mb(at(&one.engine, 2)).into(),
-            quartiles(&one.engine).into(),
-            format!("{:.2}", at(&one.engine, 2) / at(&one.kernel, 2)).into(),
+            median(Peer::Kernel),
+            quartiles(Peer::Kernel),
+            median(Peer::Engine),
+            quartiles(Peer::Engine),
+            ratio(Peer::Engine),
+            median(Peer::Card),
+            quartiles(Peer::Card),
+            ratio(Peer::Card),
         ]);
     }
     table.to_string()
@@ -138,11 +175,12 @@ fn as_json(all: &[Figures], options: &Rounds, bytes: u64) -> String {
     let rows: Vec<_> = all
         .iter()
         .map(|one| {
-            let (kernel, engine) = (at(&one.kernel, 2), at(&one.engine, 2));
+            let quartiles = |peer| [one.at(peer, 1), one.at(peer, 3)];
             json!({
-                "way": one.way.name(), "kernel_bytes_per_s": kernel, "bytes_per_s": engine, "ratio": engine / kernel,
-                "kernel_quartiles": [at(&one.kernel, 1), at(&one.kernel, 3)],
-                "quartiles": [at(&one.engine, 1), at(&one.engine, 3)],
+                "way": one.way.name(), "kernel_bytes_per_s": one.at(Peer::Kernel, 2), "bytes_per_s": one.at(Peer::Engine, 2),
+                "card_bytes_per_s": one.at(Peer::Card, 2), "ratio": one.ratio(Peer::Engine),
+                "card_ratio": one.ratio(Peer::Card), "kernel_quartiles": quartiles(Peer::Kernel),
+                "quartiles": quartiles(Peer::Engine), "card_quartiles": quartiles(Peer::Card),
             })
         })
         .collect();

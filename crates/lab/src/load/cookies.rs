@@ -66,7 +66,7 @@ impl Cookies {
             let cpu = Figure::new(row.samples.iter().map(|sample| sample.process_us / sample.seen.answered));
             check_ns.map(|ns| ns / (cpu.median() * 1e3))
         });
-        let by_kernel = |server: &&Server| server.fast_open && server.kind != Kind::ServeTun;
+        let by_kernel = |server: &&Server| server.fast_open && server.kind.is_kernel();
         let server = servers.iter().rfind(by_kernel);
         let rate = rows.iter().filter_map(|row| match row.mode {
             Mode::Open(rate) => Some(rate),

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Client and server have a processor each, if there are two. Needs root, iproute2 and util-linux.
 #[derive(Debug, Args)]
 pub struct Load {
-    /// Only these servers, with commas between them
+    /// Only these servers, with commas between them [default: all but serve-xdp-2]
     #[arg(long, value_name = "SERVER", value_delimiter = ',')]
     servers: Vec<Kind>,
     /// Requests that are outstanding in the second table
@@ -40,7 +40,7 @@ pub struct Load {
     /// Duration of each measurement [default: 3s, with --quick 200ms]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
-    /// Round-trip time of an emulated wire between client and server; 0 joins them by a veth pair
+    /// Round-trip time of an emulated wire between client and server, without serve-xdp; 0 joins them by a veth pair
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = round_trip)]
     rtt: Duration,
     /// Initial window of the servers, segments; the paper's kernel had 3 [default: 10]
@@ -74,20 +74,41 @@ pub enum Kind {
     Serve,
     /// The same on a TUN device: the engine.
     ServeTun,
+    /// The same on a network card: the engine beside the kernel, on a veth pair of its own.
+    ServeXdp,
+    /// The same on a card with two queues, with two threads and both processors.
+    #[value(name = "serve-xdp-2")]
+    ServeXdpTwo,
     /// nginx.
     Nginx,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Serve, Self::ServeTun, Self::Nginx];
+    pub const ALL: [Self; 5] = [Self::Serve, Self::ServeTun, Self::ServeXdp, Self::ServeXdpTwo, Self::Nginx];
 
     /// The name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Serve => "serve",
             Self::ServeTun => "serve-tun",
+            Self::ServeXdp => "serve-xdp",
+            Self::ServeXdpTwo => "serve-xdp-2",
             Self::Nginx => "nginx",
         }
+    }
+
+    /// Receive queues of its network card, if it has one.
+    const fn queues(self) -> Option<u32> {
+        match self {
+            Self::ServeXdp => Some(1),
+            Self::ServeXdpTwo => Some(2),
+            Self::Serve | Self::ServeTun | Self::Nginx => None,
+        }
+    }
+
+    /// Whether the kernel's TCP serves.
+    const fn is_kernel(self) -> bool {
+        matches!(self, Self::Serve | Self::Nginx)
     }
 }
 
@@ -152,8 +173,8 @@ pub struct Results {
     pub initcwnd: Option<u32>,
     pub site: site::Facts,
     pub cookies: cookies::Cookies,
-    /// Servers that are not there.
-    pub skipped: Vec<Kind>,
+    /// Servers that were not measured, and why.
+    pub skipped: Vec<(Kind, &'static str)>,
 }
 
 /// Measures. Returns the text to print.
@@ -177,12 +198,18 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
     let lab = env::current_exe().map_err(LoadError::system("find this program"))?;
     let bin = options.bin.clone().unwrap_or_else(|| lab.with_file_name("firstflight"));
     let time = options.time.unwrap_or(Duration::from_millis(if options.quick { 200 } else { 3_000 }));
-    let mut kinds = if options.servers.is_empty() { Kind::ALL.to_vec() } else { options.servers.clone() };
-    let mut skipped = Vec::new();
-    if kinds.contains(&Kind::Nginx) && !server::has_nginx() {
-        kinds.retain(|kind| *kind != Kind::Nginx);
-        skipped.push(Kind::Nginx);
-    }
+    let mut kinds = match options.servers.as_slice() {
+        [] => Kind::ALL.into_iter().filter(|kind| *kind != Kind::ServeXdpTwo).collect(),
+        given => given.to_vec(),
+    };
+    let has_nginx = server::has_nginx();
+    let why_not = |kind: Kind| match kind {
+        Kind::Nginx if !has_nginx => Some("is not installed"),
+        _ if kind.queues().is_some() && !options.rtt.is_zero() => Some("needs a veth pair"),
+        _ => None,
+    };
+    let skipped = kinds.iter().filter_map(|kind| Some((*kind, why_not(*kind)?))).collect();
+    kinds.retain(|kind| why_not(*kind).is_none());
     if !bin.is_file() && kinds.iter().any(|kind| *kind != Kind::Nginx) {
         let advice = "build it with `cargo build --release -p firstflight-cli`, or name one with --bin";
         return Err(LoadError::Missing(bin.display().to_string(), advice));

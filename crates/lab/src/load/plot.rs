@@ -11,6 +11,8 @@ const fn colour(kind: Kind) -> RGBColor {
     match kind {
         Kind::Serve => RGBColor(0, 130, 90),
         Kind::ServeTun => RGBColor(213, 94, 0),
+        Kind::ServeXdp => RGBColor(136, 46, 114),
+        Kind::ServeXdpTwo => RGBColor(230, 159, 0),
         Kind::Nginx => RGBColor(86, 180, 233),
     }
 }

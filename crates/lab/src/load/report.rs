@@ -44,7 +44,7 @@ impl Row {
 
     /// CPU time of the server's process for a transaction, µs.
     pub fn cpu_us(&self) -> Figure {
-        figure(&self.samples, |sample| Some(sample.process_us / sample.seen.answered))
+        figure(&self.samples, process)
     }
 
     /// Time of the server's processor for a transaction, µs.
@@ -54,7 +54,7 @@ impl Row {
 
     /// CPU time of both ends and of the kernel between them for a transaction, µs.
     fn both_us(&self) -> Figure {
-        figure(&self.samples, |sample| Some(sample.machine_us? / sample.seen.answered))
+        figure(&self.samples, both_ends)
     }
 
     /// CPU time of the server's process in a second, as a share of one processor.
@@ -111,7 +111,7 @@ pub fn json(results: &Results) -> Value {
         "separate_cores": results.site.separate_cores, "steered": results.site.steered,
         "background": results.site.background, "rows": results.rows.iter().map(Row::json).collect::<Vec<_>>(),
         "ratios": ratios.collect::<serde_json::Map<_, _>>(), "paper": { "per_s": PAPER, "ratio": PAPER[1] / PAPER[0] },
-        "cookies": results.cookies.json(), "skipped": results.skipped.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+        "cookies": results.cookies.json(), "skipped": results.skipped.iter().map(|(kind, _)| kind.name()).collect::<Vec<_>>(),
     })
 }
 
@@ -131,8 +131,8 @@ fn ratio(results: &Results, kind: Kind) -> Option<f64> {
 pub fn text(results: &Results) -> String {
     let tables = [closed_table(results), busy_table(results), open_table(results)];
     let mut all: Vec<String> = tables.iter().map(ToString::to_string).collect();
-    for kind in &results.skipped {
-        all.push(format!("{} is not installed, so it was not measured.\n", kind.name()));
+    for (kind, why) in &results.skipped {
+        all.push(format!("{} {why}, so it was not measured.\n", kind.name()));
     }
     all.push(format!("{}\n", conditions(results)));
     all.push(results.cookies.text());
@@ -147,7 +147,9 @@ fn conditions(results: &Results) -> String {
     };
     let cores = match (results.site.separate_cores, results.site.steered) {
         (false, _) => "Client and server share the only processor.".to_owned(),
-        (true, true) => "Client and server have a processor each; the server's takes its packets.".to_owned(),
+        (true, true) => "Client and server have a processor each; the server's takes its packets, but for serve-xdp, whose packets \
+                         the sender's processor gives to its queue."
+            .to_owned(),
         (true, false) => {
             "Client and server have a processor each, but the kernel does not steer the server's packets to its processor, so a \
              part of its work is the client's."
@@ -217,10 +219,19 @@ fn closed_table(results: &Results) -> Table {
     table
 }
 
-/// CPU time of both ends, as a share of that with nginx: the median of the rounds' ratios.
-fn of_nginx(results: &Results, row: &Row) -> Option<f64> {
+/// CPU time of both ends for a transaction, µs.
+fn both_ends(sample: &Sample) -> Option<f64> {
+    Some(sample.machine_us? / sample.seen.answered)
+}
+
+/// CPU time of the server's process for a transaction, µs.
+fn process(sample: &Sample) -> Option<f64> {
+    Some(sample.process_us / sample.seen.answered)
+}
+
+/// A value of each round, as a share of that with nginx: the median of the rounds' ratios.
+fn of_nginx(results: &Results, row: &Row, each: fn(&Sample) -> Option<f64>) -> Option<f64> {
     let nginx = find(results, Kind::Nginx, row.fast_open, row.mode)?;
-    let each = |sample: &Sample| Some(sample.machine_us? / sample.seen.answered);
     let pairs = row.samples.iter().zip(&nginx.samples);
     let ratios: Option<Vec<f64>> = pairs.map(|(own, other)| Some(each(own)? / each(other)?)).collect();
     Some(Figure::new(ratios?).median()).filter(|ratio| ratio.is_finite())
@@ -243,12 +254,16 @@ fn busy_table(results: &Results) -> Table {
         "both ends µs",
         "of nginx",
         "process µs",
+        "of nginx",
         "p50 µs",
         "p99 µs",
         "early",
         "failed",
     ];
     let mut table = Table::new(title, &columns);
+    let share = |row: &Row, each| {
+        of_nginx(results, row, each).map_or(String::new(), |ratio| format!("{ratio:.2}")).into()
+    };
     for row in results.rows.iter().filter(busy) {
         let of = |value: fn(&Sample) -> f64| {
             format!("{:.0}", figure(&row.samples, |sample| Some(value(sample))).median()).into()
@@ -258,8 +273,9 @@ fn busy_table(results: &Results) -> Table {
             yes(row.fast_open).into(),
             quartiles(&row.per_s(), 0).into(),
             quartiles(&row.both_us(), 1).into(),
-            of_nginx(results, row).map_or(String::new(), |ratio| format!("{ratio:.2}")).into(),
+            share(row, both_ends),
             quartiles(&row.cpu_us(), 1).into(),
+            share(row, process),
             of(|sample| sample.seen.p50_us),
             of(|sample| sample.seen.p99_us),
             format!("{:.1} %", row.early() * 100.0).into(),

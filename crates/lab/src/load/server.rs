@@ -57,20 +57,24 @@ impl Server {
                 command.args(["-p", &root, "-e", "stderr", "-c", &file]);
                 (format!("{SERVER}:{port}"), command)
             }
-            Kind::Serve | Kind::ServeTun => {
-                let at = match kind {
-                    Kind::ServeTun => format!("{behind}.2:{port}"),
-                    _ => format!("{SERVER}:{port}"),
+            Kind::Serve | Kind::ServeTun | Kind::ServeXdp | Kind::ServeXdpTwo => {
+                let (ip, device) = match kind.queues() {
+                    Some(queues) => {
+                        let (name, ip) = site.card(number, queues)?;
+                        (ip, Some(Device::Card { name, queues }))
+                    }
+                    None if kind == Kind::ServeTun => {
+                        let (name, host) = (format!("ff{number}"), format!("{behind}.1/24"));
+                        (format!("{behind}.2"), Some(Device::Tun { name, host }))
+                    }
+                    None => (SERVER.to_owned(), None),
                 };
-                let device = (kind == Kind::ServeTun).then(|| Device {
-                    name: format!("ff{number}"),
-                    host: format!("{behind}.1/24"),
-                    initial_window: site.initcwnd,
-                });
+                let at = format!("{ip}:{port}");
                 let file = format!("{root}/gateway-{port}.toml");
-                let text = gateway_file(&root, &at, fast_open, device.as_ref());
+                let text = gateway_file(&root, &at, fast_open, device.as_ref(), site.initcwnd);
                 fs::write(&file, text).map_err(LoadError::system("write gateway.toml"))?;
-                let mut command = site.command(Side::Server, &bin.display().to_string());
+                let cores = site.cores.filter(|_| kind.queues() != Some(2));
+                let mut command = site.command_on(Side::Server, &bin.display().to_string(), cores);
                 command.args(["gateway", &file]);
                 (at, command)
             }
@@ -192,17 +196,22 @@ fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
     Ok(path)
 }
 
-/// A TUN device with an engine.
-struct Device {
-    name: String,
-    /// The kernel's address on it, with its prefix.
-    host: String,
-    /// Segments.
-    initial_window: Option<u32>,
+/// A device with an engine.
+enum Device {
+    /// With the kernel's address on it, and its prefix.
+    Tun { name: String, host: String },
+    /// With as many threads as queues.
+    Card { name: String, queues: u32 },
 }
 
-/// The gateway's configuration: one thread, no log, and no limit for a client, because the load has one address.
-fn gateway_file(root: &str, at: &str, fast_open: bool, device: Option<&Device>) -> String {
+/// The gateway's configuration: a thread for each queue, no log, and no limit for a client, because the load has one address.
+fn gateway_file(
+    root: &str,
+    at: &str,
+    fast_open: bool,
+    device: Option<&Device>,
+    initial_window: Option<u32>,
+) -> String {
     let first_flights =
         if fast_open { format!("pending = {PENDING}") } else { "fast_open = false".to_owned() };
     let (ip, port) = at.rsplit_once(':').unwrap_or_default();
@@ -210,16 +219,24 @@ fn gateway_file(root: &str, at: &str, fast_open: bool, device: Option<&Device>) 
         Some(_) => String::new(),
         None => format!("address = [\"{at}\"]\nudp_port = 0\n"),
     };
-    let engine = device.map_or_else(String::new, |Device { name, host, initial_window }| {
+    let engine = device.map_or_else(String::new, |device| {
         let per_client = if fast_open { format!("pending_per_client = {PENDING}\n") } else { String::new() };
         let window = initial_window.map_or_else(String::new, |n| format!("initial_window = {n}\n"));
+        let (table, name, more) = match device {
+            Device::Tun { name, host } => ("tun", name, format!("host = [\"{host}\"]")),
+            Device::Card { name, .. } => ("xdp", name, "allow = [\"any\"]".to_owned()),
+        };
         format!(
-            "[listener.tun]\ndevice = \"{name}\"\nhost = [\"{host}\"]\naddress = [\"{ip}\"]\nport = {port}\n\
+            "[listener.{table}]\ndevice = \"{name}\"\n{more}\naddress = [\"{ip}\"]\nport = {port}\n\
              [listener.engine]\n{per_client}{window}"
         )
     });
+    let threads = match device {
+        Some(Device::Card { queues, .. }) => *queues,
+        _ => 1,
+    };
     format!(
-        "[gateway]\nlog = \"off\"\nthreads = 1\n\n[[listener]]\nname = \"web\"\n{sockets}mode = \"http\"\n\
+        "[gateway]\nlog = \"off\"\nthreads = {threads}\n\n[[listener]]\nname = \"web\"\n{sockets}mode = \"http\"\n\
          service = \"site\"\n{first_flights}\nmax_requests_per_client = 0\n{engine}\n\
          [[service]]\nname = \"site\"\nroot = {root:?}\n"
     )

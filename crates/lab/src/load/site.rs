@@ -16,6 +16,8 @@ const DEVICE: &str = "load0";
 const CLIENT: &str = "10.77.0.1";
 pub const SERVER: &str = "10.77.0.2";
 const BEHIND: &str = "10.78.0.0/16";
+/// The networks of network cards begin so.
+const CARDS: &str = "10.79";
 /// The page of the paper, and a response that fits into one packet.
 pub const FILES: [(&str, usize); 2] = [("page", 5 << 10), ("small", 300)];
 
@@ -117,12 +119,40 @@ impl Site {
         Ok(site)
     }
 
+    /// Joins both namespaces by another veth pair, with as many queues. Returns the name of its ends, and the server's address.
+    pub fn card(&self, number: u8, queues: u32) -> Result<(String, String), LoadError> {
+        let name = format!("card{number}");
+        let [client, server] = [1, 2].map(|host| format!("{CARDS}.{number}.{host}"));
+        let (other, queues) = (path(&self.server), queues.to_string());
+        let end = |at: &str, name: &str| {
+            ip(&["addr", "add", &format!("{at}/24"), "dev", name])?;
+            ip(&["link", "set", name, "up"])
+        };
+        let (near, at) = (name.clone(), server.clone());
+        let joined = self.client.within(move || {
+            let many = ["numtxqueues", &queues, "numrxqueues", &queues];
+            let make =
+                [&["link", "add", &near], &many[..], &["type", "veth", "peer", "name", &near]].concat();
+            ip(&[&make, &many[..], &["netns", &other]].concat())?;
+            end(&client, &near)
+        });
+        let far = name.clone();
+        let joined = joined.and_then(|()| self.server.within(move || end(&at, &far)));
+        joined.map_err(LoadError::system("make a veth pair for a server"))?;
+        Ok((name, server))
+    }
+
     /// A command in a namespace, on that side's processor. It is killed when this process ends.
     pub fn command(&self, side: Side, program: &str) -> Command {
+        self.command_on(side, program, self.cores)
+    }
+
+    /// The same with these processors of client and server; `None` leaves the choice to the kernel.
+    pub fn command_on(&self, side: Side, program: &str, cores: Option<(usize, usize)>) -> Command {
         let room = if side == Side::Client { &self.client } else { &self.server };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net={}", path(room))]);
-        if let Some((client, server)) = self.cores {
+        if let Some((client, server)) = cores {
             let core = if side == Side::Client { client } else { server };
             command.args(["taskset", "-c", &core.to_string()]);
         }

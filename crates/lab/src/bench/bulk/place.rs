@@ -8,11 +8,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The addresses of the kernel's server and the engine's. Everything is inside the namespaces.
+/// The addresses of the kernel's server and the engine's: on a TUN device, and on a card. Everything is inside the namespaces.
 const KERNEL: &str = "10.99.0.2:8080";
 const ENGINE: &str = "10.99.1.2:8080";
-/// The name of the TUN device.
+const CARD: &str = "10.99.2.2:8080";
+/// The name of the TUN device, and of the card.
 const DEVICE: &str = "ffbulk0";
+const CARD_DEVICE: &str = "veth1";
 
 pub(super) struct Place {
     client: String,
@@ -42,11 +44,17 @@ impl Place {
             format!("-n {b} addr add 10.99.0.2/24 dev veth0"),
             format!("-n {a} link set veth0 up"),
             format!("-n {b} link set veth0 up"),
+            format!("link add {CARD_DEVICE} netns {a} type veth peer name {CARD_DEVICE} netns {b}"),
+            format!("-n {a} addr add 10.99.2.1/24 dev {CARD_DEVICE}"),
+            format!("-n {b} addr add 10.99.2.2/24 dev {CARD_DEVICE}"),
+            format!("-n {a} link set {CARD_DEVICE} up"),
+            format!("-n {b} link set {CARD_DEVICE} up"),
         ] {
             ip(&line)?;
         }
         place.serve(&b, &["--kernel", KERNEL], bytes)?;
         place.serve(&a, &["--tun", DEVICE, "--engine", ENGINE], bytes)?;
+        place.serve(&b, &["--card", CARD_DEVICE, "--engine", CARD], bytes)?;
         File::create(&place.file)
             .and_then(|file| file.set_len(bytes))
             .map_err(|error| BenchError::refused("a file for curl", error))?;
@@ -89,6 +97,7 @@ impl Place {
         match peer {
             Peer::Kernel => KERNEL,
             Peer::Engine => ENGINE,
+            Peer::Card => CARD,
         }
     }
 }

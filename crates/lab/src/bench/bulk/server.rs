@@ -1,8 +1,9 @@
 //! The server of `bench bulk`: answers GET with bytes, and takes what PUT sends.
 
 use clap::Args;
+use firstflight::link::xdp::{Allow, Joined, XdpConfig};
 use firstflight::link::{Tun, TunConfig};
-use firstflight::{Endpoint, ListenConfig};
+use firstflight::{Card, Endpoint, ListenConfig};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
@@ -24,12 +25,15 @@ pub struct Server {
     /// The kernel's TCP listens here
     #[arg(long, conflicts_with = "engine")]
     kernel: Option<SocketAddr>,
-    /// The engine listens here, on the TUN device
-    #[arg(long, requires = "tun")]
+    /// The engine listens here, on the TUN device or the card
+    #[arg(long)]
     engine: Option<SocketAddr>,
     /// Name of the TUN device
     #[arg(long)]
     tun: Option<String>,
+    /// Name of the card
+    #[arg(long, conflicts_with = "tun")]
+    card: Option<String>,
     /// Length of an answer
     #[arg(long)]
     bytes: u64,
@@ -46,11 +50,12 @@ pub fn run(options: &Server) -> Result<String, io::Error> {
 }
 
 async fn serve(options: &Server) -> Result<String, io::Error> {
-    if let (Some(at), Some(name)) = (options.engine, &options.tun) {
-        let host = IpAddr::V4([10, 99, 1, 1].into());
-        let config = TunConfig::default().name(name.clone()).host(vec![(host, 24)]).queue(16_384);
-        let tun = Tun::create(config).map_err(io::Error::other)?;
-        let endpoint = Endpoint::new(firstflight::config(vec![at.ip()])?, tun);
+    if let Some(at) = options.engine {
+        let endpoint = match (&options.tun, &options.card) {
+            (Some(name), _) => on_tun(at, name),
+            (None, Some(name)) => on_card(at, name),
+            (None, None) => Err(io::ErrorKind::InvalidInput.into()),
+        }?;
         let listener = endpoint.listen(ListenConfig::new(at)).map_err(io::Error::other)?;
         crate::output::line(&"ready")?;
         loop {
@@ -63,6 +68,22 @@ async fn serve(options: &Server) -> Result<String, io::Error> {
     loop {
         tokio::spawn(answer(listener.accept().await?.0, options.bytes));
     }
+}
+
+fn on_tun(at: SocketAddr, name: &str) -> io::Result<Endpoint> {
+    let host = IpAddr::V4([10, 99, 1, 1].into());
+    let config = TunConfig::default().name(name.to_owned()).host(vec![(host, 24)]).queue(16_384);
+    let tun = Tun::create(config).map_err(io::Error::other)?;
+    Ok(Endpoint::new(firstflight::config(vec![at.ip()])?, tun))
+}
+
+fn on_card(at: SocketAddr, name: &str) -> io::Result<Endpoint> {
+    let card = Card::serve(XdpConfig::new(name, Allow::Any), &[at.ip()], at.port());
+    let card = card.map_err(io::Error::other)?;
+    let mut config = firstflight::config(vec![at.ip()])?;
+    card.prepare(&mut config);
+    let queues = card.attach().map_err(io::Error::other)?;
+    Ok(Endpoint::new(config, Joined::open(queues).map_err(io::Error::other)?))
 }
 
 /// One request. What goes wrong ends the connection, and curl reports that.
