@@ -52,6 +52,18 @@ def test_load_over_an_emulated_wire_with_a_smaller_window():
     assert 1 < report["ratios"]["nginx"]
 
 
+@pytest.mark.needs("firstflight-lab", "nginx")
+def test_load_beside_a_flood():
+    report = load("--servers", "serve-xdp,nginx", "--flood", "--time", "300ms")
+    floods = ("nothing", "plain", "forged", "valid")
+    assert [(row["server"], row["flood"]) for row in report["rows"]] == [
+        (server, flood) for server in ("serve-xdp", "nginx") for flood in floods
+    ]
+    for row in report["rows"]:
+        assert row["answered"] > 0 and (row["flood_per_s"] is None) == (row["flood"] == "nothing"), row
+        assert row["flood"] != "nothing" or row["early"] > 0.9, row
+
+
 @pytest.mark.needs("firstflight-lab")
 def test_load_on_a_card_with_two_queues():
     report = load("--servers", "serve-xdp,serve-xdp-2", "--rates", RATE)

@@ -71,6 +71,9 @@ enum Command {
     /// The client of `load`.
     #[command(hide = true)]
     LoadClient(load::client::Asking),
+    /// The attacker of `load --flood`.
+    #[command(hide = true)]
+    LoadFlood(load::flood::Flooding),
     /// Fetch a page whose server's address must be looked up first: the thesis' Figure 7.1, in virtual time.
     Lookup(lookup::Lookup),
     /// Visit servers on networks that interfere with first flights, in network namespaces.
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::GatewayPlot(options) => gateway::plot(&options),
         Command::Load(options) => load::run(&options).map_err(Into::into),
         Command::LoadClient(options) => load::client::run(&options).map_err(Into::into),
+        Command::LoadFlood(options) => load::flood::run(&options).map_err(Into::into),
         Command::Lookup(options) => lookup::run(&options).map_err(Into::into),
         Command::Networks(options) => networks::run(&options),
         Command::Pages(options) => pages::run(&options).map_err(Into::into),

@@ -70,7 +70,7 @@ impl Cookies {
         let server = servers.iter().rfind(by_kernel);
         let rate = rows.iter().filter_map(|row| match row.mode {
             Mode::Open(rate) => Some(rate),
-            Mode::Closed(_) => None,
+            Mode::Closed(_) | Mode::Flooded(_) => None,
         });
         let of_kernel = match (server, rate.max()) {
             (Some(server), Some(rate)) => perf(site, lab, server, rate, time)?,

@@ -2,6 +2,7 @@
 
 pub mod client;
 mod cookies;
+pub mod flood;
 mod plot;
 mod report;
 mod server;
@@ -10,6 +11,7 @@ mod site;
 use crate::bench::progress;
 use clap::{Args, ValueEnum};
 use client::Seen;
+use flood::Flood;
 use server::Server;
 use site::Site;
 use std::env;
@@ -43,6 +45,10 @@ pub struct Load {
     /// Round-trip time of an emulated wire between client and server, without serve-xdp; 0 joins them by a veth pair
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = round_trip)]
     rtt: Duration,
+    /// In place of all this: honest requests at a constant rate beside a flood of SYNs, without data, with forged cookies, and with
+    /// valid ones
+    #[arg(long)]
+    flood: bool,
     /// Initial window of the servers, segments; the paper's kernel had 3 [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     initcwnd: Option<u32>,
@@ -119,7 +125,12 @@ pub enum Mode {
     Closed(u32),
     /// Requests at a constant rate, a second.
     Open(u32),
+    /// Requests at the rate [`BESIDE`], beside a flood.
+    Flooded(Flood),
 }
+
+/// Honest requests a second beside a flood.
+pub const BESIDE: u32 = 500;
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +163,8 @@ pub struct Sample {
     pub core_us: Option<f64>,
     /// Time for which all processors were busy, less what they are without requests, µs.
     pub machine_us: Option<f64>,
+    /// Packets of the flood a second.
+    pub flood_per_s: Option<f64>,
 }
 
 /// A server with or without Fast Open, and a way to ask it.
@@ -221,11 +234,15 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         (given, _) => given.to_vec(),
     };
     let closed = [1, options.in_flight].map(Mode::Closed);
-    let modes: Vec<Mode> = closed.into_iter().chain(rates.into_iter().map(Mode::Open)).collect();
+    let modes: Vec<Mode> = match options.flood {
+        true => Flood::ALL.map(Mode::Flooded).into(),
+        false => closed.into_iter().chain(rates.into_iter().map(Mode::Open)).collect(),
+    };
+    let ways = if options.flood { &[true][..] } else { &[false, true] };
     let mut servers = Vec::new();
     let mut rows = Vec::new();
     for kind in kinds {
-        for fast_open in [false, true] {
+        for &fast_open in ways {
             progress(&format!("{}: start", kind.name()));
             let server = Server::start(&site, (&lab, &bin), kind, fast_open, servers.len() as u8)?;
             // Gets the cookie, and shows that the server answers.
@@ -237,14 +254,18 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         }
     }
     let facts = site.facts()?;
-    for round in 1..=options.rounds {
+    let rounds = 1..=options.rounds;
+    let turns: Vec<_> = match options.flood {
+        // What a flood leaves behind does not end with it: first flights that wait for their ACK.
+        true => modes.iter().flat_map(|mode| rounds.clone().map(move |round| (round, mode))).collect(),
+        false => rounds.flat_map(|round| modes.iter().map(move |mode| (round, mode))).collect(),
+    };
+    for (round, mode) in turns {
         // Each server in turn at each rate, so that those that are compared are measured one after the other.
-        for mode in &modes {
-            for (server, row) in rows.iter_mut().filter(|(_, row)| row.mode == *mode) {
-                progress(&format!("round {round} of {}: {} {:?}", options.rounds, row.kind.name(), row.mode));
-                let server = servers.get(*server).ok_or(LoadError::Wrong("no server".to_owned()))?;
-                row.samples.push(server.measure(&site, &lab, &facts, row.mode, time)?);
-            }
+        for (server, row) in rows.iter_mut().filter(|(_, row)| row.mode == *mode) {
+            progress(&format!("round {round} of {}: {} {:?}", options.rounds, row.kind.name(), row.mode));
+            let server = servers.get(*server).ok_or(LoadError::Wrong("no server".to_owned()))?;
+            row.samples.push(server.measure(&site, &lab, &facts, row.mode, time)?);
         }
     }
     progress("the cookies' share");

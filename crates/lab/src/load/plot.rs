@@ -31,7 +31,7 @@ fn draw<'a>(out: &'a mut String, rows: &[Row]) -> Result<(), DrawError<'a>> {
         .iter()
         .filter_map(|row| match row.mode {
             Mode::Open(rate) => Some((row, f64::from(rate), share(row))).filter(|point| point.2.is_finite()),
-            Mode::Closed(_) => None,
+            Mode::Closed(_) | Mode::Flooded(_) => None,
         })
         .collect();
     let most = |value: fn(&(&Row, f64, f64)) -> f64| points.iter().map(value).fold(1.0, f64::max) * 1.05;

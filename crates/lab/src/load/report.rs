@@ -1,6 +1,6 @@
 //! The report.
 
-use super::{Kind, Mode, Results, Row, Sample};
+use super::{BESIDE, Kind, Mode, Results, Row, Sample};
 use crate::figure::{Figure, rounded};
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -79,10 +79,15 @@ impl Row {
         let (mode, rate) = match self.mode {
             Mode::Closed(_) => ("closed", None),
             Mode::Open(rate) => ("open", Some(rate)),
+            Mode::Flooded(_) => ("flooded", Some(BESIDE)),
         };
         let in_flight = match self.mode {
             Mode::Closed(in_flight) => Some(in_flight),
-            Mode::Open(_) => None,
+            Mode::Open(_) | Mode::Flooded(_) => None,
+        };
+        let flood = match self.mode {
+            Mode::Flooded(kind) => Some(kind.name()),
+            Mode::Closed(_) | Mode::Open(_) => None,
         };
         let median = |figure: Figure| Some(rounded(figure.median(), 4)).filter(|value| value.is_finite());
         let both =
@@ -97,6 +102,8 @@ impl Row {
             "answered": self.sum(|sample| sample.seen.answered), "failed": self.sum(|sample| sample.seen.failed),
             "p50_us": median(figure(&self.samples, |sample| Some(sample.seen.p50_us))),
             "p99_us": median(figure(&self.samples, |sample| Some(sample.seen.p99_us))),
+            "p99_us_quartiles": both(figure(&self.samples, |sample| Some(sample.seen.p99_us))),
+            "flood": flood, "flood_per_s": median(figure(&self.samples, |sample| sample.flood_per_s)),
             "per_s_rounds": self.samples.iter().map(|sample| rounded(sample.seen.per_s(), 1)).collect::<Vec<_>>(),
         })
     }
@@ -129,15 +136,48 @@ fn ratio(results: &Results, kind: Kind) -> Option<f64> {
 }
 
 pub fn text(results: &Results) -> String {
-    let tables = [closed_table(results), busy_table(results), open_table(results)];
+    let is_flooded = results.rows.iter().any(|row| matches!(row.mode, Mode::Flooded(_)));
+    let tables = match is_flooded {
+        true => vec![flood_table(results)],
+        false => vec![closed_table(results), busy_table(results), open_table(results)],
+    };
     let mut all: Vec<String> = tables.iter().map(ToString::to_string).collect();
     for (kind, why) in &results.skipped {
         all.push(format!("{} {why}, so it was not measured.\n", kind.name()));
     }
     all.push(format!("{}\n", conditions(results)));
-    all.push(results.cookies.text());
-    all.push(NOTES.to_owned());
+    if !is_flooded {
+        all.push(results.cookies.text());
+        all.push(NOTES.to_owned());
+    }
     all.join("\n")
+}
+
+fn flood_table(results: &Results) -> Table {
+    let title = format!(
+        "{BESIDE} honest requests a second with Fast Open beside a flood of SYNs from 4,096 addresses; {} rounds of {} ms in turn, \
+         median (quartiles). The flood has the client's processor, with a lower priority than the honest client",
+        results.rounds,
+        results.time.as_millis()
+    );
+    let columns = ["", "flood", "SYNs/s", "answered/s", "p50 µs", "p99 µs", "early", "failed"];
+    let mut table = Table::new(title, &columns);
+    for row in &results.rows {
+        let Mode::Flooded(kind) = row.mode else { continue };
+        let of =
+            |value: fn(&Sample) -> f64| quartiles(&figure(&row.samples, |sample| Some(value(sample))), 0);
+        table.row([
+            row.kind.name().into(),
+            kind.name().into(),
+            quartiles(&figure(&row.samples, |sample| sample.flood_per_s), 0).into(),
+            quartiles(&row.per_s(), 0).into(),
+            of(|sample| sample.seen.p50_us).into(),
+            of(|sample| sample.seen.p99_us).into(),
+            format!("{:.1} %", row.early() * 100.0).into(),
+            format!("{}", row.sum(|sample| sample.seen.failed)).into(),
+        ]);
+    }
+    table
 }
 
 fn conditions(results: &Results) -> String {
@@ -339,7 +379,8 @@ mod tests {
     #[test]
     fn a_row_without_a_value_in_one_round_has_none() {
         let seen = Seen { answered: 10.0, failed: 0.0, early: 0.0, wall_us: 1e6, p50_us: 1.0, p99_us: 1.0 };
-        let sample = |machine_us| Sample { seen, process_us: 5.0, core_us: Some(1.0), machine_us };
+        let sample =
+            |machine_us| Sample { seen, process_us: 5.0, core_us: Some(1.0), machine_us, flood_per_s: None };
         let row = |samples| Row { kind: Kind::Serve, fast_open: true, mode: Mode::Closed(64), samples };
         let whole = row(vec![sample(Some(20.0)), sample(Some(20.0))]);
         assert_eq!(quartiles(&whole.both_us(), 1), "2.0 (2.0–2.0)");

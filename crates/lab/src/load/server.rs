@@ -1,15 +1,16 @@
 //! The servers, and their CPU time.
 
 use super::client::Seen;
-use super::site::{FILES, Facts, Program, SERVER, Side, Site, machine_us};
-use super::{Kind, LoadError, Mode, Sample};
+use super::flood::{self, Flood};
+use super::site::{self, FILES, Facts, Program, SERVER, Side, Site, machine_us};
+use super::{BESIDE, Kind, LoadError, Mode, Sample};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ pub struct Server {
     at: SocketAddr,
     pub kind: Kind,
     pub fast_open: bool,
+    number: u8,
 }
 
 /// Whether nginx is installed.
@@ -82,7 +84,8 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let program = Program(command.spawn().map_err(LoadError::system("start a server"))?);
         let at = address.parse().map_err(|_| LoadError::Wrong(format!("no address: {address}")))?;
-        let mut server = Self { program, at, kind, fast_open };
+        site.route_forged(number, kind.queues().is_some())?;
+        let mut server = Self { program, at, kind, fast_open, number };
         server.wait(site, lab)?;
         Ok(server)
     }
@@ -120,6 +123,7 @@ impl Server {
                 command.args(["--file", small.0, "--in-flight", &in_flight.to_string()])
             }
             Mode::Open(rate) => command.args(["--file", page.0, "--rate", &rate.to_string()]),
+            Mode::Flooded(_) => command.args(["--file", small.0, "--rate", &BESIDE.to_string()]),
         };
         if self.fast_open {
             command.arg("--fast-open");
@@ -149,7 +153,12 @@ impl Server {
         let busy = || (site.core_us(), machine_us());
         let (before, (core_before, machine_before)) = (self.cpu()?, busy());
         let since = Instant::now();
+        let flood = match mode {
+            Mode::Flooded(kind) if kind != Flood::Nothing => Some(self.flood(site, lab, kind, time)?),
+            _ => None,
+        };
         let seen = self.ask(site, lab, mode, time)?;
+        let flood_per_s = flood.map(Self::flooded).transpose()?;
         let (after, (core_after, machine_after)) = (self.cpu()?, busy());
         let took_us = since.elapsed().as_secs_f64() * 1e6;
         let process_us = (after.saturating_sub(before)).as_secs_f64() * 1e6;
@@ -159,7 +168,24 @@ impl Server {
             process_us,
             core_us: busy_for(core_before, core_after, Some(0.0)),
             machine_us: busy_for(machine_before, machine_after, machine),
+            flood_per_s,
         })
+    }
+
+    /// Starts a flood that goes on for `time`. It has the client's processor, with a low priority, so that the honest client does
+    /// not wait for it.
+    fn flood(&self, site: &Site, lab: &Path, kind: Flood, time: Duration) -> Result<Child, LoadError> {
+        let mut command = site.command(Side::Client, "nice");
+        command.args(["-n", "19"]).arg(lab).args(["load-flood", "--at", &self.at.to_string()]);
+        command.args(["--kind", kind.name(), "--from", &site::forged(self.number)]);
+        command.args(["--ms", &time.as_millis().to_string()]);
+        command.stdout(Stdio::piped()).spawn().map_err(LoadError::system("start a flood"))
+    }
+
+    /// Packets a second of a flood that ends.
+    fn flooded(flood: Child) -> Result<f64, LoadError> {
+        let out = flood.wait_with_output().map_err(LoadError::system("wait for a flood"))?;
+        flood::read(&out.stdout).ok_or_else(|| LoadError::Wrong(format!("the flood ended: {}", out.status)))
     }
 
     /// CPU time of the server's process, threads that have ended included.
@@ -212,8 +238,10 @@ fn gateway_file(
     device: Option<&Device>,
     initial_window: Option<u32>,
 ) -> String {
-    let first_flights =
-        if fast_open { format!("pending = {PENDING}") } else { "fast_open = false".to_owned() };
+    let first_flights = match fast_open {
+        true => format!("pending = {PENDING}\nkey_file = \"{root}/{}\"", site::KEY_FILE),
+        false => "fast_open = false".to_owned(),
+    };
     let (ip, port) = at.rsplit_once(':').unwrap_or_default();
     let sockets = match device {
         Some(_) => String::new(),

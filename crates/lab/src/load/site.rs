@@ -1,10 +1,13 @@
 //! Two network namespaces, joined by a veth pair or by an emulated wire.
 
 use super::LoadError;
+use super::flood::KEY;
 use crate::room::{Room, ip};
+use firstflight_credential::CookieKey;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -18,6 +21,8 @@ pub const SERVER: &str = "10.77.0.2";
 const BEHIND: &str = "10.78.0.0/16";
 /// The networks of network cards begin so.
 const CARDS: &str = "10.79";
+/// The file with the servers' key, in the directory.
+pub const KEY_FILE: &str = "keys";
 /// The page of the paper, and a response that fits into one packet.
 pub const FILES: [(&str, usize); 2] = [("page", 5 << 10), ("small", 300)];
 
@@ -72,6 +77,9 @@ impl Root {
         for (name, size) in FILES {
             fs::write(root.0.join(name), vec![b'x'; size])?;
         }
+        let mut keys = fs::OpenOptions::new();
+        let mut keys = keys.write(true).create_new(true).mode(0o600).open(root.0.join(KEY_FILE))?;
+        keys.write_all(CookieKey::from_bytes(KEY).to_text().as_bytes())?;
         Ok(root)
     }
 }
@@ -142,6 +150,15 @@ impl Site {
         Ok((name, server))
     }
 
+    /// Lets the server with this number answer the forged addresses of its flood by the client's end of its line, where nobody has
+    /// them.
+    pub fn route_forged(&self, number: u8, is_card: bool) -> Result<(), LoadError> {
+        let network = format!("{}/20", forged(number));
+        let via = if is_card { format!("{CARDS}.{number}.1") } else { CLIENT.to_owned() };
+        let routed = self.server.within(move || ip(&["route", "add", &network, "via", &via]));
+        routed.map_err(LoadError::system("route forged addresses"))
+    }
+
     /// A command in a namespace, on that side's processor. It is killed when this process ends.
     pub fn command(&self, side: Side, program: &str) -> Command {
         self.command_on(side, program, self.cores)
@@ -194,6 +211,11 @@ impl Site {
     }
 }
 
+/// The first of the forged addresses of a flood at the server with this number.
+pub fn forged(number: u8) -> String {
+    format!("10.80.{}.0", u32::from(number) * 16)
+}
+
 /// Time for which all processors together were busy since the machine started, µs.
 pub fn machine_us() -> Option<f64> {
     busy_us(&fs::read_to_string("/proc/stat").ok()?, "cpu", is_nice())
@@ -236,6 +258,7 @@ fn up(address: &str) -> io::Result<()> {
 fn prepare_server(initcwnd: Option<u32>) -> io::Result<()> {
     up(SERVER)?;
     fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")?;
+    fs::write("/proc/sys/net/ipv4/tcp_fastopen_key", CookieKey::from_bytes(KEY).to_text().as_str())?;
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     if let Some(segments) = initcwnd {
         let route = [&format!("{CLIENT}/32"), "dev", DEVICE, "initcwnd", &segments.to_string()];
