@@ -699,3 +699,29 @@ def test_ten_thousand_connections(testbed, family):
     records = card.get(family, "--repeat", 10_000, "--parallel", 64)
     assert len(records) == 10_000 and all(record["status"] == 200 for record in records)
 
+
+
+@pytest.mark.needs("ethtool", "nginx", "firstflight-lab")
+def test_the_owner_of_a_card_gets_a_report(card, tmp_path):
+    """tests/card/measure, quickly. No figure is judged."""
+    for ns in (card.host, card.far):
+        run("ethtool", "-K", DEVICE, "tso", "off", "gso", "off", ns=ns)
+    lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
+    script = os.path.join(os.path.dirname(__file__), "..", "card", "measure")
+    results = tmp_path / "results.json"
+    shown = run(
+        script, DEVICE, "--client", f"ip netns exec {card.far.name} sh", "--client-lab", lab, "--bin", firstflight.BINARY,
+        "--rounds", 1, "--time", 0.2, "--megabytes", 3, "--json", results,
+        ns=card.host, timeout=100,
+    ).stdout  # fmt: skip
+    measured = json.loads(results.read_text())["results"]
+    assert list(measured) == ["nginx", "kernel", "xdp", "xdp-generic"]
+    for kind, result in measured.items():
+        assert "wrong" not in result, (kind, result)
+        assert f"{kind} | half load | " in shown
+        for what, (sample,) in result["samples"].items():
+            assert sample["failed"] == 0 and sample["per_s"] > 0, (kind, what, sample)
+            assert (sample["early"] > 0.9) == (what != "handshake"), (kind, what, sample)
+        if kind.startswith("xdp"):
+            assert f"{kind}: dropped: nothing; left after kill -9: nothing" in shown
+    assert "card: usable" in shown and card.pair.host[4] not in shown and "link/ether MAC" in shown
