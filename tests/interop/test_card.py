@@ -297,6 +297,17 @@ def test_a_hook_of_tc_has_to_be_bypassed_on_purpose(card):
     assert status == 2 and "tc has a hook" in text, text
 
 
+def test_the_device_of_a_bridge_is_refused(card):
+    """Its packets belong to the bridge."""
+    card.host.ip("link", "add", "bridge0", "type", "bridge")
+    card.host.ip("link", "set", DEVICE, "master", "bridge0")
+    status, text = card.refused()
+    assert status == 2 and "another device owns it" in text and text.count("\n") == 0, text
+    card.host.ip("link", "set", DEVICE, "nomaster")
+    card.serve()
+    assert card.get(4)[0]["status"] == 200
+
+
 def test_sources_have_to_be_named(card, family):
     status, text = card.refused(allow=None)
     assert status == 2 and "missing field `allow`" in text, text
