@@ -35,6 +35,8 @@ mod program;
 mod program_tests;
 mod queue;
 mod rings;
+#[cfg(test)]
+mod screen;
 mod socket;
 mod sys;
 #[cfg(test)]

@@ -1,28 +1,24 @@
-//! What the program says about packets, by the kernel itself (`BPF_PROG_TEST_RUN`). Needs root, but no device.
+//! What the program says about packets, by the kernel itself (`BPF_PROG_TEST_RUN`), and that a packet socket's screen says the same.
+//! Needs root, but no device.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::maps::Maps;
 use super::program::{Dropped, assemble};
-use super::{Transport, sys};
+use super::screen::{Fate, Screen};
+use super::{Allow, Transport, sys};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What became of a frame.
-#[derive(Debug, PartialEq, Eq)]
-enum Fate {
-    /// It is the kernel's.
-    Passed,
-    /// It was taken, and dropped here because the test has no sockets.
-    Taken,
-    Dropped(Dropped),
-}
-
 struct Bench {
     program: OwnedFd,
     maps: Maps,
+    screen: Screen,
+    served: RefCell<HashSet<(SocketAddr, Transport)>>,
 }
 
 const REASONS: [Dropped; Dropped::COUNT] =
@@ -36,25 +32,38 @@ impl Bench {
             return None;
         }
         let maps = Maps::create(1).unwrap();
-        for at in ["192.0.2.1:80", "[2001:db8::1]:80"] {
-            maps.serve(at.parse().unwrap(), Transport::Tcp).unwrap();
-        }
-        for at in ["192.0.2.1:81", "[2001:db8::1]:81"] {
-            maps.serve(at.parse().unwrap(), Transport::Udp).unwrap();
+        let tcp = ["192.0.2.1:80", "[2001:db8::1]:80"].map(|at| (at.parse().unwrap(), Transport::Tcp));
+        let udp = ["192.0.2.1:81", "[2001:db8::1]:81"].map(|at| (at.parse().unwrap(), Transport::Udp));
+        let served: HashSet<(SocketAddr, Transport)> = tcp.into_iter().chain(udp).collect();
+        for (at, transport) in &served {
+            maps.serve(*at, *transport).unwrap();
         }
         for prefix in allow.unwrap_or_default() {
             maps.allow(prefix.parse().unwrap()).unwrap();
         }
         let code = assemble(MAC, &maps, allow.is_none()).unwrap();
         let program = sys::load(&code, "test").unwrap_or_else(|(error, log)| panic!("{error}: {log}"));
-        Some(Self { program, maps })
+        let allow = allow.map_or(Allow::Any, |prefixes| {
+            Allow::Prefixes(prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect())
+        });
+        Some(Self { program, maps, screen: Screen { mac: MAC, allow }, served: RefCell::new(served) })
     }
 
     fn counts(&self) -> Vec<u64> {
         REASONS.map(|why| self.maps.dropped(why)).to_vec()
     }
 
+    /// What the program says, and what this process says about the packet of a packet socket.
     fn fate(&self, frame: &[u8]) -> Fate {
+        let fate = self.fate_by_program(frame);
+        let served = self.served.borrow();
+        let serves = |host, port, transport| served.contains(&(SocketAddr::new(host, port), transport));
+        assert_eq!(self.screen.fate(frame, serves), fate, "{frame:02x?}");
+        fate
+    }
+
+    /// A packet that is taken is dropped here, because the test has no sockets.
+    fn fate_by_program(&self, frame: &[u8]) -> Fate {
         let before = self.counts();
         let action = sys::test_run(self.program.as_fd(), frame).unwrap();
         let after = self.counts();
@@ -262,9 +271,41 @@ fn what_is_not_served_any_more_is_the_kernels() {
     let Some(bench) = Bench::new(None) else { return };
     let packets: Vec<_> =
         CLIENTS.into_iter().zip(SERVERS).map(|(client, server)| frame(&packet(6, client, server))).collect();
-    bench.maps.stop_serving(SERVERS[0].parse().unwrap(), Transport::Tcp).unwrap();
+    let first = (SERVERS[0].parse().unwrap(), Transport::Tcp);
+    bench.maps.stop_serving(first.0, first.1).unwrap();
+    bench.served.borrow_mut().remove(&first);
     assert_eq!(bench.fate(&packets[0]), Fate::Passed);
     assert_eq!(bench.fate(&packets[1]), Fate::Taken);
-    bench.maps.serve(SERVERS[0].parse().unwrap(), Transport::Tcp).unwrap();
+    bench.maps.serve(first.0, first.1).unwrap();
+    bench.served.borrow_mut().insert(first);
     assert_eq!(bench.fate(&packets[0]), Fate::Taken);
+}
+
+/// Frames with some bytes changed, and cut somewhere: program and screen agree.
+#[test]
+fn changed_frames_have_one_fate() {
+    let Some(bench) = Bench::new(Some(&["198.51.100.0/24", "2001:db8:1::/48"])) else { return };
+    let mut good = Vec::new();
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        let host = server.replace("]:80", "]").replace("1:80", "1");
+        good.push(packet(6, client, server));
+        good.push(report(3, client.rsplit_once(':').unwrap().0, &host, server, client, 6));
+    }
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut taken = 0;
+    for n in 0..20_000 {
+        let mut frame = frame(&good[n % good.len()]);
+        for _ in 0..random(4) {
+            let at = random(frame.len());
+            // Few values, which mean something: versions, protocols, fragments, lengths.
+            frame[at] = [0, 1, 3, 6, 11, 17, 58, 0x20, 0x45, 0x46, 0x60, 80, 81, 127, 224, 255][random(16)];
+        }
+        frame.truncate(frame.len() - random(2) * random(44));
+        taken += usize::from(bench.fate(&frame) == Fate::Taken);
+    }
+    assert!((2_000..19_000).contains(&taken), "{taken} of them were taken");
 }

@@ -1,0 +1,161 @@
+//! What the program decides, in this process: the same rules.
+
+use std::net::IpAddr;
+
+use super::frame::{HEADER, addresses};
+use super::neighbours::Mac;
+use super::program::Dropped;
+use super::{Allow, Prefix, Transport};
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is the kernel's.
+    Passed,
+    /// It is the engine's.
+    Taken,
+    /// It is for a served port, and nobody gets it.
+    Dropped(Dropped),
+}
+
+/// Looks at frames.
+pub(super) struct Screen {
+    pub(super) mac: Mac,
+    pub(super) allow: Allow,
+}
+
+impl Screen {
+    /// The fate of a frame. `served` says whether an address and port is served.
+    pub(super) fn fate(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Fate {
+        self.look(frame, served).unwrap_or(Fate::Passed)
+    }
+
+    /// `None` passes.
+    fn look(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+        let (header, packet) = frame.split_at_checked(HEADER)?;
+        let kind = header.get(12..14)?;
+        if header.get(..6)? != self.mac {
+            return None;
+        }
+        match (kind, packet.first()? >> 4) {
+            ([0x08, 0x00], 4) => self.ipv4(packet, served),
+            ([0x86, 0xdd], 6) => self.ipv6(packet, served),
+            _ => None,
+        }
+    }
+
+    fn ipv4(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+        let (src, dst) = addresses(packet)?;
+        let len = usize::from(packet.first()? & 0x0f) * 4;
+        let part = half(packet, 6)?;
+        let (offset, more) = (part & 0x1fff, part & 0x2000 != 0);
+        if len < 20 || offset != 0 {
+            return None;
+        }
+        let protocol = *packet.get(9)?;
+        if protocol == 1 {
+            let message = packet.get(20..).filter(|_| len == 20 && !more)?;
+            // Only errors quote a packet. Those that the engine sends have no options.
+            let quoted =
+                message.get(8..).filter(|quoted| quoted.len() >= 24 && quoted.first() == Some(&0x45))?;
+            let is_error = [3, 11].contains(message.first()?);
+            let at = Quoted { transport: transport(*quoted.get(9)?)?, port: half(quoted, 20)? };
+            return self.error(is_error, dst, quoted, at, served);
+        }
+        let transport = transport(protocol)?;
+        let port = half(packet, len + 2)?;
+        if !served(dst, port, transport) {
+            return None;
+        }
+        let is_host = !matches!(packet.get(12)?, 0 | 127 | 224..);
+        let ours = served(src, port, transport);
+        Some(if len != 20 {
+            Fate::Dropped(Dropped::Options)
+        } else if more {
+            Fate::Dropped(Dropped::Fragment)
+        } else if !is_host || ours {
+            Fate::Dropped(Dropped::Source)
+        } else {
+            self.allowed(src)
+        })
+    }
+
+    fn ipv6(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+        let (src, dst) = addresses(packet)?;
+        let next = *packet.get(6)?;
+        if next == 58 {
+            let message = packet.get(40..)?;
+            let is_v6 =
+                |quoted: &&[u8]| quoted.len() >= 44 && quoted.first().is_some_and(|first| first >> 4 == 6);
+            let quoted = message.get(8..).filter(is_v6)?;
+            let is_error = (1..=4).contains(message.first()?);
+            let at = Quoted { transport: transport(*quoted.get(6)?)?, port: half(quoted, 40)? };
+            return self.error(is_error, dst, quoted, at, served);
+        }
+        let transport = transport(next)?;
+        let port = half(packet, 42)?;
+        if !served(dst, port, transport) {
+            return None;
+        }
+        let is_host = match src {
+            IpAddr::V6(src) => !src.is_multicast() && src.to_bits() > 1,
+            IpAddr::V4(_) => false,
+        };
+        if !is_host || served(src, port, transport) {
+            return Some(Fate::Dropped(Dropped::Source));
+        }
+        Some(self.allowed(src))
+    }
+
+    /// An ICMP message to `host` that quotes a packet.
+    fn error(
+        &self,
+        is_error: bool,
+        host: IpAddr,
+        quoted: &[u8],
+        at: Quoted,
+        served: impl Fn(IpAddr, u16, Transport) -> bool,
+    ) -> Option<Fate> {
+        let (from, to) = addresses(quoted)?;
+        let about_us = is_error && from == host && served(from, at.port, at.transport);
+        (about_us && self.allowed(to) == Fate::Taken).then_some(Fate::Taken)
+    }
+
+    fn allowed(&self, host: IpAddr) -> Fate {
+        let allowed = match &self.allow {
+            Allow::Any => true,
+            Allow::Prefixes(prefixes) => prefixes.iter().any(|prefix| prefix.contains(host)),
+        };
+        if allowed { Fate::Taken } else { Fate::Dropped(Dropped::NotAllowed) }
+    }
+}
+
+/// The sender of a packet that an ICMP message quotes.
+struct Quoted {
+    transport: Transport,
+    port: u16,
+}
+
+impl Prefix {
+    /// Whether the address begins with these bits.
+    fn contains(&self, host: IpAddr) -> bool {
+        let differ = match (self.address, host) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(one.to_bits() ^ other.to_bits()) << 96,
+            (IpAddr::V6(one), IpAddr::V6(other)) => one.to_bits() ^ other.to_bits(),
+            _ => return false,
+        };
+        differ.leading_zeros() >= u32::from(self.len)
+    }
+}
+
+const fn transport(protocol: u8) -> Option<Transport> {
+    match protocol {
+        6 => Some(Transport::Tcp),
+        17 => Some(Transport::Udp),
+        _ => None,
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
