@@ -13,8 +13,11 @@ use nix::errno::Errno;
 use super::device::channels;
 use super::error::errno;
 use super::maps::Maps;
+use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
+use super::screen::Screen;
 use super::socket::{Counted, Socket, memory_for};
+use super::wire::Wire;
 use super::{Allow, Holder, Mode, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
 use super::{connections, frame, owner, sys};
 
@@ -35,18 +38,37 @@ pub(super) struct Lost {
     pub(super) unreachable: AtomicU64,
     /// Packets that did not fit.
     pub(super) no_room: AtomicU64,
+    /// What this process drops in place of the program, by reason.
+    dropped: [AtomicU64; Dropped::COUNT],
+    /// What a packet socket had no room for.
+    unreceived: AtomicU64,
 }
 
 impl Lost {
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
+
+    pub(super) fn drop(&self, why: Dropped) {
+        self.dropped.get(why as usize).into_iter().for_each(Self::count);
+    }
+
+    fn dropped(&self, why: Dropped) -> u64 {
+        self.dropped.get(why as usize).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// What the kernel has for the device.
+enum Kernel {
+    /// The program, which is detached first, and its maps.
+    Program { _link: OwnedFd, maps: Maps },
+    /// Only a packet socket.
+    Nothing,
 }
 
 /// The program, its maps and the holders. The fields are dropped in this order: the program first, the holders last.
 pub(super) struct Attached {
-    _link: OwnedFd,
-    maps: Maps,
+    kernel: Kernel,
     /// For their counters.
     sockets: Vec<OwnedFd>,
     /// What is served, and whether its address is there.
@@ -66,16 +88,29 @@ impl Attached {
         for (at, transport, there) in
             served.iter_mut().filter(|(at, _, there)| at.ip() == address && *there != present)
         {
-            let changed = match present {
-                true => self.maps.serve(*at, *transport),
-                false => self.maps.stop_serving(*at, *transport),
+            let changed = match (&self.kernel, present) {
+                (Kernel::Program { maps, .. }, true) => maps.serve(*at, *transport),
+                (Kernel::Program { maps, .. }, false) => maps.stop_serving(*at, *transport),
+                (Kernel::Nothing, _) => Ok(()),
             };
             *there = if changed.is_ok() { present } else { *there };
         }
     }
 
-    /// Whether the device has another number of queues than there are sockets. Then all links have ended.
+    /// Whether this address and port is served now.
+    pub(super) fn serves(&self, host: IpAddr, port: u16, transport: Transport) -> bool {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served
+            .iter()
+            .any(|(at, of, there)| *there && at.ip() == host && at.port() == port && *of == transport)
+    }
+
+    /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
+    /// queues.
     pub(super) fn has_other_queues(&self) -> bool {
+        if matches!(self.kernel, Kernel::Nothing) {
+            return false;
+        }
         let other = channels(&self.device).is_some_and(|count| count != self.queues);
         self.ended.fetch_or(other, Ordering::Relaxed);
         other
@@ -85,6 +120,16 @@ impl Attached {
     pub(super) fn has_ended(&self) -> Option<&'static str> {
         let why = "the device has another number of queues now";
         self.ended.load(Ordering::Relaxed).then_some(why)
+    }
+
+    /// What the kernel has counted for a socket, from the begin.
+    fn counted(&self, socket: &OwnedFd) -> io::Result<Counted> {
+        if let Kernel::Program { .. } = self.kernel {
+            return Socket::counted(socket.as_fd());
+        }
+        let new = PacketSocket::counted(socket.as_fd())?.receive_ring_full;
+        let before = self.lost.unreceived.fetch_add(new, Ordering::Relaxed);
+        Ok(Counted { receive_ring_full: before + new, ..Counted::default() })
     }
 
     /// The addresses that are served, or were.
@@ -155,8 +200,12 @@ impl XdpStatus {
     #[must_use]
     pub fn counters(&self) -> Option<XdpCounters> {
         let attached = self.0.upgrade()?;
-        let (dropped, lost) = (|why| attached.maps.dropped(why), &attached.lost);
-        let all = attached.sockets.iter().filter_map(|socket| Socket::counted(socket.as_fd()).ok());
+        let lost = &attached.lost;
+        let dropped = |why| match &attached.kernel {
+            Kernel::Program { maps, .. } => maps.dropped(why),
+            Kernel::Nothing => lost.dropped(why),
+        };
+        let all = attached.sockets.iter().filter_map(|socket| attached.counted(socket).ok());
         let sum = all.fold(Counted::default(), |sum, one| Counted {
             dropped: sum.dropped + one.dropped,
             receive_ring_full: sum.receive_ring_full + one.receive_ring_full,
@@ -189,6 +238,11 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
     let device = XdpDevice::find(&config.device)?;
     check(config, &device, &holders)?;
     let longest = frame::HEADER + device.mtu;
+    if config.mode == Mode::Packet {
+        let socket = PacketSocket::bind(device.index, longest, &holders);
+        let socket = Wire::Packet(socket.map_err(XdpError::at("open a packet socket"))?);
+        return keep(config, &device, holders, vec![socket], Kernel::Nothing);
+    }
     let sockets: Vec<_> =
         (0..device.queues).map(|queue| bind(&device, queue, longest)).collect::<Result<_, _>>()?;
 
@@ -214,7 +268,7 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
     })?;
     let flags = match config.mode {
         Mode::Driver => DRIVER,
-        Mode::Generic => GENERIC,
+        Mode::Generic | Mode::Packet => GENERIC,
     };
     let link = patiently(|| sys::attach(program.as_fd(), device.index, flags)).map_err(|error| {
         match errno(&error) {
@@ -227,11 +281,22 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
             _ => XdpError::at("attach the program")(error),
         }
     })?;
+    let sockets = sockets.into_iter().map(Wire::Xdp).collect();
+    keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps })
+}
+
+/// The queues of the device that has been taken.
+fn keep(
+    config: &XdpConfig,
+    device: &XdpDevice,
+    holders: Vec<Holder>,
+    sockets: Vec<Wire>,
+    kernel: Kernel,
+) -> Result<Vec<XdpQueue>, XdpError> {
     let fail = XdpError::at("keep the sockets");
     let kept = sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned());
     let attached = Arc::new(Attached {
-        _link: link,
-        maps,
+        kernel,
         sockets: kept.collect::<io::Result<_>>().map_err(&fail)?,
         served: Mutex::new(holders.iter().map(|holder| (holder.at(), holder.transport(), true)).collect()),
         lost: Lost::default(),
@@ -241,7 +306,11 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
         _holders: holders.into_iter().map(Holder::into_socket).collect(),
     });
     let partial = device.may_have_partial_checksums(config.mode);
-    let queue = |socket| XdpQueue::new(socket, &device, partial, Arc::clone(&attached));
+    let screen = || Screen { mac: device.mac, allow: config.allow.clone() };
+    let queue = |socket| {
+        let screen = (config.mode == Mode::Packet).then(screen);
+        XdpQueue::new(socket, screen, device, partial, Arc::clone(&attached))
+    };
     Ok(sockets.into_iter().map(queue).collect())
 }
 
@@ -252,7 +321,7 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(
         return Err(XdpError::NoPorts);
     }
     device.check()?;
-    if config.mode == Mode::Generic && device.gro {
+    if config.mode != Mode::Driver && device.gro {
         return Err(XdpError::Joined { device: name() });
     }
     for holder in holders {

@@ -181,7 +181,7 @@ impl XdpDevice {
 
     /// Where checksums may be left to the receiver, because the sender is on this machine.
     pub(super) fn may_have_partial_checksums(&self, mode: Mode) -> bool {
-        self.kind == "veth" || mode == Mode::Generic && self.is_virtio()
+        self.kind == "veth" || mode != Mode::Driver && self.is_virtio()
     }
 
     fn is_virtio(&self) -> bool {

@@ -44,9 +44,9 @@ pub enum XdpError {
         /// The largest usable MTU, bytes.
         most: usize,
     },
-    /// Packets are joined before a program in generic mode sees them.
+    /// Packets are joined before a program in generic mode, or a packet socket, sees them.
     #[error(
-        "generic mode needs the packets as they come: ethtool -K {device} gro off (and, if the device is a veth, at its \
+        "generic and packet mode need the packets as they come: ethtool -K {device} gro off (and, if the device is a veth, at its \
          peer: ethtool -K PEER tso off gso off)"
     )]
     Joined {
@@ -92,7 +92,9 @@ pub enum XdpError {
         by: String,
     },
     /// The driver has no XDP.
-    #[error("the driver of {device} cannot do this mode: {source}; generic mode works with every driver")]
+    #[error(
+        "the driver of {device} cannot do this mode: {source}; generic mode and packet mode work with every driver"
+    )]
     Mode {
         /// The device.
         device: String,
@@ -119,7 +121,7 @@ pub enum XdpError {
     #[error("no tokio runtime here: open the queue within one")]
     NoRuntime,
     /// The system refused a step for another reason.
-    #[error("AF_XDP: cannot {step}: {source}")]
+    #[error("network card: cannot {step}: {source}")]
     System {
         /// The step that failed.
         step: &'static str,

@@ -1,4 +1,4 @@
-//! A real network card, through AF_XDP: an engine serves some ports of the host's own addresses, beside the kernel (Linux).
+//! A real network card, through AF_XDP or a packet socket: an engine serves some ports of the host's own addresses, beside the kernel (Linux).
 //!
 //! A program on the device takes the packets of the served ports; everything else is the kernel's as before. Routes,
 //! neighbours and addresses stay the kernel's too. Nothing is left when the process ends, however it ends.
@@ -30,17 +30,18 @@ mod joined;
 mod maps;
 mod neighbours;
 mod owner;
+mod packet;
 mod program;
 #[cfg(test)]
 mod program_tests;
 mod queue;
 mod rings;
-#[cfg(test)]
 mod screen;
 mod socket;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -61,6 +62,9 @@ pub enum Mode {
     Driver,
     /// In the kernel's common code, with every driver. Slower, and it needs receive offload off.
     Generic,
+    /// Nowhere: a packet socket (`AF_PACKET`) gets copies of the packets, and this process looks at them. It works with every driver
+    /// and kernel, also where BPF is forbidden, and needs receive offload off. The kernel works for each packet, too.
+    Packet,
 }
 
 /// A protocol with ports.

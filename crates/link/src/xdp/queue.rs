@@ -16,7 +16,9 @@ use super::device::{ADDRESS, LINK_BYTES, LOCAL, MTU, UP};
 use super::error::errno;
 use super::events::{Events, Read};
 use super::neighbours::{Hop, Hops, Mac};
-use super::socket::{Socket, is_full};
+use super::screen::{Fate, Screen};
+use super::socket::is_full;
+use super::wire::Wire;
 use super::{Holder, XdpConfig, XdpDevice, XdpError, XdpStatus, frame, sys};
 use crate::link::{Link, short_buffer};
 use crate::netlink::{address_of, attributes, messages, word_at};
@@ -48,7 +50,8 @@ const MOST_LOOKS: u32 = 8;
 
 /// A queue of a device, which carries packets when it is opened.
 pub struct XdpQueue {
-    socket: Socket,
+    socket: Wire,
+    screen: Option<Screen>,
     device: u32,
     mac: Mac,
     mtu: usize,
@@ -57,8 +60,15 @@ pub struct XdpQueue {
 }
 
 impl XdpQueue {
-    pub(super) fn new(socket: Socket, device: &XdpDevice, partial: bool, attached: Arc<Attached>) -> Self {
-        Self { socket, device: device.index, mac: device.mac, mtu: device.mtu, partial, attached }
+    /// With a packet socket this process decides what is taken.
+    pub(super) fn new(
+        socket: Wire,
+        screen: Option<Screen>,
+        device: &XdpDevice,
+        partial: bool,
+        attached: Arc<Attached>,
+    ) -> Self {
+        Self { socket, screen, device: device.index, mac: device.mac, mtu: device.mtu, partial, attached }
     }
 
     /// The link on this queue. Call it within the tokio runtime that shall use it, with its I/O driver enabled.
@@ -67,11 +77,12 @@ impl XdpQueue {
     /// [`XdpError::NoRuntime`], and the system's.
     pub fn open(self) -> Result<Xdp, XdpError> {
         let _runtime = tokio::runtime::Handle::try_current().map_err(|_| XdpError::NoRuntime)?;
-        let Self { socket, device, mac, mtu, partial, attached } = self;
+        let Self { socket, screen, device, mac, mtu, partial, attached } = self;
         let fail = XdpError::at("follow the kernel");
         let mut link = Xdp {
             events: sys::watch(Events::open().map_err(&fail)?).map_err(&fail)?,
             socket: sys::watch(socket).map_err(&fail)?,
+            screen,
             hops: Hops::new(device).map_err(&fail)?,
             port: Port { device, mac, mtu, now: mtu, up: true, gone: None },
             partial,
@@ -112,10 +123,11 @@ struct Port {
     gone: Option<&'static str>,
 }
 
-/// A link on one queue of a network device. The program stays on the device while a queue of it is open.
+/// A link on one queue of a network device, or with a packet socket on all of them. The program stays on the device while a queue of it is open.
 pub struct Xdp {
     events: AsyncFd<Events>,
-    socket: AsyncFd<Socket>,
+    socket: AsyncFd<Wire>,
+    screen: Option<Screen>,
     hops: Hops,
     port: Port,
     partial: bool,
@@ -230,7 +242,18 @@ impl Xdp {
         loop {
             let (hops, lost) = (&mut self.hops, &self.attached.lost);
             let (mtu, partial) = (self.port.mtu, self.partial);
+            let (screen, attached) = (&self.screen, &self.attached);
             let received = self.socket.get_mut().receive(|bytes| {
+                if let Some(screen) = screen {
+                    match screen.fate(bytes, |host, port, transport| attached.serves(host, port, transport)) {
+                        Fate::Taken => {}
+                        Fate::Passed => return None,
+                        Fate::Dropped(why) => {
+                            lost.drop(why);
+                            return None;
+                        }
+                    }
+                }
                 let Some(frame) = frame::read(bytes, mtu) else {
                     Lost::count(&lost.malformed);
                     return None;

@@ -1,11 +1,18 @@
-//! What the program decides, in this process: the same rules.
+//! What the program decides, for packets that come by a packet socket ([`Mode::Packet`]): the same rules, in this process.
+//!
+//! The kernel's own filter on the socket ([`coarse`]) keeps most other packets of the host away from it.
 
 use std::net::IpAddr;
+
+use socket2::SockFilter;
 
 use super::frame::{HEADER, addresses};
 use super::neighbours::Mac;
 use super::program::Dropped;
 use super::{Allow, Prefix, Transport};
+
+#[cfg(doc)]
+use super::Mode;
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,4 +165,94 @@ const fn transport(protocol: u8) -> Option<Transport> {
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Loads, jumps and results of a classic filter (`linux/filter.h`).
+const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_BYTE: u16 = 0x30;
+const LOAD_HALF_BEHIND: u16 = 0x48;
+const LOAD_BYTE_BEHIND: u16 = 0x50;
+/// The length of the IPv4 header at a place becomes the index of the next load.
+const HEADER_LEN: u16 = 0xb1;
+const EQUAL: u16 = 0x15;
+const GREATER: u16 = 0x25;
+const GREATER_OR_EQUAL: u16 = 0x35;
+const ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+/// `SKF_AD_OFF` with `SKF_AD_PKTTYPE` and `SKF_AD_VLAN_TAG_PRESENT`.
+const PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
+const HAS_VLAN_TAG: u32 = (-0x1000_i32 + 48) as u32;
+
+/// A filter for frames that may be for a port from `first` to `last`, and for ICMP errors. It leaves out packets that this host sends,
+/// those with a VLAN tag, which a card may have taken out of them, and later fragments.
+pub(super) fn coarse(first: u16, last: u16) -> Vec<SockFilter> {
+    let (first, last) = (u32::from(first), u32::from(last));
+    // Jumps count the instructions that they leave out. The last but one takes a packet, the last one leaves it out.
+    let rows: [(u16, Row, u32); 28] = [
+        (LOAD_WORD, Row::Next, PACKET_TYPE),
+        (EQUAL, Row::ElseOut, 0),
+        (LOAD_WORD, Row::Next, HAS_VLAN_TAG),
+        (EQUAL, Row::ElseOut, 0),
+        (LOAD_HALF, Row::Next, 12),
+        (EQUAL, Row::To(18), 0x86dd),
+        (EQUAL, Row::ElseOut, 0x0800),
+        // IPv4.
+        (LOAD_HALF, Row::Next, 20),
+        (ANY_BIT, Row::Out, 0x1fff),
+        (HEADER_LEN, Row::Next, 14),
+        (LOAD_BYTE, Row::Next, 23),
+        (EQUAL, Row::To(15), 1),
+        (LOAD_HALF_BEHIND, Row::Next, 16),
+        (GREATER_OR_EQUAL, Row::ElseOut, first),
+        (GREATER, Row::OutElseTake, last),
+        // ICMP errors.
+        (LOAD_BYTE_BEHIND, Row::Next, 14),
+        (EQUAL, Row::Take, 3),
+        (EQUAL, Row::TakeElseOut, 11),
+        // IPv6.
+        (LOAD_BYTE, Row::Next, 20),
+        (EQUAL, Row::To(23), 58),
+        (LOAD_HALF, Row::Next, 56),
+        (GREATER_OR_EQUAL, Row::ElseOut, first),
+        (GREATER, Row::OutElseTake, last),
+        (LOAD_BYTE, Row::Next, 54),
+        (GREATER_OR_EQUAL, Row::ElseOut, 1),
+        (GREATER, Row::OutElseTake, 4),
+        (RETURN, Row::Next, u32::MAX),
+        (RETURN, Row::Next, 0),
+    ];
+    let (take, out) = (rows.len() - 2, rows.len() - 1);
+    let filter = rows.into_iter().enumerate().map(|(n, (code, row, value))| {
+        let to = |target: usize| (target - n - 1) as u8;
+        let (yes, no) = match row {
+            Row::Next => (0, 0),
+            Row::To(target) => (to(target), 0),
+            Row::Out => (to(out), 0),
+            Row::Take => (to(take), 0),
+            Row::ElseOut => (0, to(out)),
+            Row::OutElseTake => (to(out), to(take)),
+            Row::TakeElseOut => (to(take), to(out)),
+        };
+        SockFilter::new(code, yes, no, value)
+    });
+    filter.collect()
+}
+
+/// Where an instruction of the filter leads.
+enum Row {
+    /// To the next one.
+    Next,
+    /// If it holds, to the one with this number.
+    To(usize),
+    /// If it holds, the packet is left out.
+    Out,
+    /// If it holds, the packet is taken.
+    Take,
+    /// If it does not hold, the packet is left out.
+    ElseOut,
+    /// If it holds, the packet is left out, else taken.
+    OutElseTake,
+    /// If it holds, the packet is taken, else left out.
+    TakeElseOut,
 }

@@ -104,10 +104,9 @@ pub(super) fn option<T: Copy>(fd: impl AsFd, level: libc::c_int, name: libc::c_i
     Ok(unsafe { value.assume_init() })
 }
 
-/// Binds a socket of `AF_XDP` to a queue.
-pub(super) fn bind(fd: impl AsFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
-    let (pointer, len) =
-        (std::ptr::from_ref(address).cast(), size_of::<libc::sockaddr_xdp>() as libc::socklen_t);
+/// Binds a socket to a queue or a device. `T` is the structure that its family has for addresses.
+pub(super) fn bind<T: Copy>(fd: impl AsFd, address: &T) -> io::Result<()> {
+    let (pointer, len) = (std::ptr::from_ref(address).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the kernel reads `len` bytes of `address`.
     checked(unsafe { libc::bind(fd.as_fd().as_raw_fd(), pointer, len) })
 }
@@ -133,6 +132,62 @@ pub(super) fn kick(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub(super) fn wake(fd: BorrowedFd<'_>) {
     // SAFETY: room for no bytes.
     let _ = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT) };
+}
+
+/// Receives packets into `memory`, one at the begin of each `frame` bytes. `lens` gets their lengths, which may be larger.
+pub(super) fn receive_many(
+    fd: BorrowedFd<'_>,
+    memory: &mut [u8],
+    frame: usize,
+    lens: &mut Vec<usize>,
+) -> io::Result<()> {
+    lens.clear();
+    let places = memory.chunks_exact_mut(frame).map(|place| (place.as_mut_ptr(), place.len()));
+    let mut parts = Parts::new(places);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let (pointer, count) = parts.messages();
+    // SAFETY: `count` messages, each with one part, which is room in `memory` that nothing else uses now.
+    let got = unsafe { libc::recvmmsg(fd.as_raw_fd(), pointer, count, flags as _, std::ptr::null_mut()) };
+    checked(got)?;
+    lens.extend(parts.messages.iter().take(got as usize).map(|message| message.msg_len as usize));
+    Ok(())
+}
+
+/// Sends frames. Returns how many the kernel has taken.
+pub(super) fn send_many<'a>(fd: BorrowedFd<'_>, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
+    // The kernel only reads what it sends.
+    let mut parts = Parts::new(frames.map(|frame| (frame.as_ptr().cast_mut(), frame.len())));
+    let (pointer, count) = parts.messages();
+    // SAFETY: `count` messages, each with one part, which lives as long as `frames`, and is not written to.
+    let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), pointer, count, libc::MSG_DONTWAIT as _) };
+    checked(sent)?;
+    Ok(sent as usize)
+}
+
+/// Messages of one part each, for `recvmmsg` and `sendmmsg`.
+struct Parts {
+    messages: Vec<libc::mmsghdr>,
+    _parts: Vec<libc::iovec>,
+}
+
+impl Parts {
+    fn new(places: impl Iterator<Item = (*mut u8, usize)>) -> Self {
+        let part = |(start, len): (*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: len };
+        let mut parts: Vec<libc::iovec> = places.map(part).collect();
+        let messages = parts.iter_mut().map(|part| {
+            // SAFETY: integers and pointers, for which zero is a value.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+            message
+        });
+        let messages = messages.collect();
+        Self { messages, _parts: parts }
+    }
+
+    fn messages(&mut self) -> (*mut libc::mmsghdr, libc::c_uint) {
+        (self.messages.as_mut_ptr(), self.messages.len() as libc::c_uint)
+    }
 }
 
 /// Bytes that follow the attributes of a command in memory. `union bpf_attr` has 168 in Linux 7.0.

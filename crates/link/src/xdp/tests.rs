@@ -140,7 +140,7 @@ fn answer(packet: &[u8]) -> Vec<u8> {
 /// Datagrams and SYNs from a kernel arrive with right checksums, and answers find their way back, by the kernel's routes and
 /// neighbours.
 fn packets_go_both_ways(mode: Mode, far: &Far) {
-    if mode == Mode::Generic {
+    if mode != Mode::Driver {
         far.run(|| {
             let _ = Command::new("ethtool").args(["-K", PEER, "tso", "off", "gso", "off"]).output();
         });
@@ -196,6 +196,11 @@ fn packets_go_both_ways_in_the_driver() {
 #[test]
 fn packets_go_both_ways_in_generic_mode() {
     on_a_cable(1, |far| packets_go_both_ways(Mode::Generic, &far));
+}
+
+#[test]
+fn packets_go_both_ways_by_a_packet_socket() {
+    on_a_cable(1, |far| packets_go_both_ways(Mode::Packet, &far));
 }
 
 #[test]
