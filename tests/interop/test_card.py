@@ -67,6 +67,10 @@ class Card:
             "--xdp", DEVICE, *sources, "--port", port, "--root", self.root, "--json-log", *options
         )  # fmt: skip
 
+    def plain_packets(self):
+        """What generic and packet mode need on a veth."""
+        run("ethtool", "-K", DEVICE, "tso", "off", "gso", "off", ns=self.far)
+
     def serve(self, *options, **settings):
         return self.testbed.start(Command(self.host, *self.command(*options, **settings)))
 
@@ -118,25 +122,33 @@ def test_a_kernel_client_is_served_with_fast_open(card, family):
 
 
 @pytest.mark.needs("ethtool")
-def test_generic_mode_serves_too(card, family):
-    run("ethtool", "-K", DEVICE, "tso", "off", "gso", "off", ns=card.far)
-    card.serve("--xdp-mode", "generic")
+@pytest.mark.parametrize("mode", ["generic", "packet"])
+def test_other_modes_serve_too(card, family, mode):
+    card.plain_packets()
+    server = card.serve("--xdp-mode", mode)
+    assert card.has_program() == (mode == "generic")
     assert all(map(is_accepted, card.get(family, "--repeat", 3)[1:]))
     assert card.curl(card.far, family, "big") == body(card.root, "big")
+    assert card.curl(card.host, family, "big") == body(card.root, "big")
+    server.kill()
+    assert not card.has_program() and f":{PORT}" not in card.testbed.sockets(card.host)
+    card.serve("--xdp-mode", mode)
+    assert card.get(family)[0]["status"] == 200
 
 
 @pytest.mark.needs("ethtool")
-def test_generic_mode_wants_packets_as_they_come(card):
+@pytest.mark.parametrize("mode", ["generic", "packet"])
+def test_other_modes_want_packets_as_they_come(card, mode):
     run("ethtool", "-K", DEVICE, "gro", "on", ns=card.host)
-    status, text = card.refused("--xdp-mode", "generic")
+    status, text = card.refused("--xdp-mode", mode)
     assert status == 2 and f"ethtool -K {DEVICE} gro off" in text and text.count("\n") == 0, text
 
 
 @pytest.mark.needs("ethtool")
-@pytest.mark.parametrize("mode", ["driver", "generic"])
+@pytest.mark.parametrize("mode", ["driver", "generic", "packet"])
 def test_four_queues_are_one_server(testbed, family, mode):
     card = Card(testbed, queues=4)
-    run("ethtool", "-K", DEVICE, "tso", "off", "gso", "off", ns=card.far)
+    card.plain_packets()
     card.serve("--threads", 2, "--xdp-mode", mode)
     records = card.get(family, "--repeat", 40, "--parallel", 8)
     assert len(records) == 40 and all(record["status"] == 200 for record in records)
@@ -308,14 +320,17 @@ def test_the_device_of_a_bridge_is_refused(card):
     assert card.get(4)[0]["status"] == 200
 
 
-def test_sources_have_to_be_named(card, family):
-    status, text = card.refused(allow=None)
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_sources_have_to_be_named(card, family, mode):
+    card.plain_packets()
+    status, text = card.refused("--xdp-mode", mode, allow=None)
     assert status == 2 and "missing field `allow`" in text, text
-    server = card.serve(allow="192.0.2.0/24")
+    server = card.serve("--xdp-mode", mode, allow="192.0.2.0/24")
     with pytest.raises(TimeoutError):
         connect(card, family)
     server.terminate()
-    card.serve(allow=card.pair.net[family])
+    card.serve("--xdp-mode", mode, allow=card.pair.net[family])
     connect(card, family).close()
 
 
@@ -330,8 +345,11 @@ def connect(card, family, *options, timeout=2):
     return client
 
 
-def test_what_cannot_be_taken_is_dropped_in_silence(card):
-    card.serve()
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_what_cannot_be_taken_is_dropped_in_silence(card, mode):
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     # Three bytes of no operation, and the end of the options.
     options = (socket.IPPROTO_IP, socket.IP_OPTIONS, b"\x01\x01\x01\x00")
     with pytest.raises(TimeoutError):
@@ -388,10 +406,13 @@ def syn(card, source, number=1, options=b"", data=b""):
     return with_checksum(ipv4(card, source, b""), segment)
 
 
-def test_fragments_get_no_answer(card):
-    """The first one is dropped by the program. The kernel gets the others, and cannot complete them."""
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_fragments_get_no_answer(card, mode):
+    """The first one is dropped by the program, and the kernel cannot complete the others; or the port's holder drops the whole."""
     card.host.ip("route", "add", NOBODY, "via", card.pair.peer[4])
-    card.serve()
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     assert card.get(4)[0]["status"] == 200
     whole = syn(card, "198.18.0.1")
     with raw_socket(card) as raw, Answers(card) as answers:
@@ -404,9 +425,12 @@ def test_fragments_get_no_answer(card):
     assert card.get(4)[0]["status"] == 200
 
 
-def test_the_holder_keeps_the_kernel_silent(card):
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_the_holder_keeps_the_kernel_silent(card, mode):
     """Behind an extension header the program does not look for the port. The kernel finds the holder's filter."""
-    card.serve()
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     header = (socket.IPPROTO_IPV6, IPV6_DSTOPTS, b"\0\0\1\4\0\0\0\0")
     with pytest.raises(TimeoutError):
         connect(card, 6, header)
@@ -478,8 +502,11 @@ def test_a_port_in_use_is_refused(card, family):
     client.close()
 
 
-def test_an_address_that_goes_is_served_no_more(card):
-    card.serve()
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_an_address_that_goes_is_served_no_more(card, mode):
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     for family in FAMILIES:
         assert card.get(family)[0]["status"] == 200
     card.host.ip("addr", "del", Pair.cidr(card.pair.host[4]), "dev", DEVICE)
@@ -505,8 +532,11 @@ def rest_of(client):
     return got.partition(b"\r\n\r\n")[2]
 
 
-def test_a_link_that_was_down_goes_on(card, family):
-    card.serve()
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_a_link_that_was_down_goes_on(card, family, mode):
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     client = download(card, family)
     client.recv(1000, socket.MSG_PEEK)
     card.far.ip("link", "set", DEVICE, "down")
@@ -540,8 +570,11 @@ def test_a_device_that_is_deleted_ends_the_server(card):
     assert "the device" in server.text("err")
 
 
-def test_a_stopped_server_leaves_the_host_alone(card, family):
-    server = card.serve()
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_a_stopped_server_leaves_the_host_alone(card, family, mode):
+    card.plain_packets()
+    server = card.serve("--xdp-mode", mode)
     assert card.get(family)[0]["status"] == 200
     card.testbed.start(KernelServer(card.host, family, 9090, card.root))
     os.kill(server.pid, signal.SIGSTOP)
@@ -568,10 +601,11 @@ def flood(card, family, count=20_000):
     raw.close()
 
 
-def by_the_card(card, address):
+def by_the_card(card, address, mode="driver"):
     """Fetches four times with `get --xdp`."""
     client = Process(
-        [firstflight.BINARY, "get", address, "--xdp", DEVICE, "--repeat", 4, "--json"], ns=card.host
+        [firstflight.BINARY, "get", address, "--xdp", DEVICE, "--xdp-mode", mode, "--repeat", 4, "--json"],
+        ns=card.host,
     )
     with client:
         card.testbed.processes.append(client)
@@ -579,9 +613,12 @@ def by_the_card(card, address):
     return [record for record in client.records() if "outcome" in record]
 
 
-def test_get_connects_by_the_card(card, family):
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_get_connects_by_the_card(card, family, mode):
+    card.plain_packets()
     card.testbed.start(KernelServer(card.far, family, 9090, card.root))
-    first, *rest = by_the_card(card, url(card.pair.peer[family], 9090, "/small"))
+    first, *rest = by_the_card(card, url(card.pair.peer[family], 9090, "/small"), mode)
     assert first["status"] == 200 and all(map(is_accepted, rest)), show(rest[0])
     assert not card.has_program()
 
@@ -615,8 +652,11 @@ def test_a_router_may_get_another_address(card, routed, family):
     assert card.curl(routed, family, limit=55) == body(card.root, "small")
 
 
-def test_the_path_has_a_smaller_mtu(card, routed, family):
-    card.serve()
+@pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "packet"])
+def test_the_path_has_a_smaller_mtu(card, routed, family, mode):
+    card.plain_packets()
+    card.serve("--xdp-mode", mode)
     # The router reports what does not fit. The client's segments would fit, and it announces what its own device carries.
     card.far.ip("link", "set", "inner", "mtu", 1300)
     assert card.curl(routed, family, "big") == body(card.root, "big")
@@ -715,8 +755,7 @@ def test_ten_thousand_connections(testbed, family):
 @pytest.mark.needs("ethtool", "nginx", "firstflight-lab")
 def test_the_owner_of_a_card_gets_a_report(card, tmp_path):
     """tests/card/measure, quickly. No figure is judged."""
-    for ns in (card.host, card.far):
-        run("ethtool", "-K", DEVICE, "tso", "off", "gso", "off", ns=ns)
+    card.plain_packets()
     lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
     script = os.path.join(os.path.dirname(__file__), "..", "card", "measure")
     results = tmp_path / "results.json"

@@ -29,6 +29,8 @@ enum Place {
     Driver,
     /// In the kernel's common code, with every driver; needs receive offload off
     Generic,
+    /// Nowhere: a packet socket gets copies of the packets, with every driver and kernel; needs receive offload off
+    Packet,
 }
 
 /// What is known of the packet filter.
@@ -59,6 +61,7 @@ impl CardOptions {
         let mode = match self.xdp_mode {
             Place::Driver => Mode::Driver,
             Place::Generic => Mode::Generic,
+            Place::Packet => Mode::Packet,
         };
         XdpConfig::new(device, allow).mode(mode).bypass_firewall(self.xdp_firewall == Firewall::Bypassed)
     }

@@ -38,6 +38,8 @@ pub enum XdpMode {
     Driver,
     /// In the kernel's common code, with every driver; needs receive offload off.
     Generic,
+    /// Nowhere: a packet socket gets copies of the packets, with every driver and kernel; needs receive offload off.
+    Packet,
 }
 
 /// What is known of the packet filter.
@@ -58,6 +60,7 @@ impl Xdp {
         let mode = match self.mode {
             XdpMode::Driver => xdp::Mode::Driver,
             XdpMode::Generic => xdp::Mode::Generic,
+            XdpMode::Packet => xdp::Mode::Packet,
         };
         let prefixes: Option<Vec<Prefix>> = self.allow.iter().map(|text| text.parse().ok()).collect();
         let allow = prefixes.map_or(Allow::Any, Allow::Prefixes);
