@@ -6,6 +6,7 @@
 //! that find none wait.
 
 mod connection;
+mod lookups;
 mod main_thread;
 
 use super::inside::Sealer;
@@ -13,10 +14,11 @@ use super::page::{Kind, Page};
 use super::server::Question;
 use super::trace::Trace;
 use super::way::{Opening, Way, sizes};
-use crate::line::{End, Net};
+use crate::line::Net;
 use connection::{Arrived, Connection};
 use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
+use lookups::Lookup;
 use main_thread::MainThread;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,8 +27,6 @@ use std::time::Duration;
 const CONNECTIONS: usize = 6;
 /// Images under way, over all hosts; and while the head is incomplete.
 const IMAGES: [usize; 2] = [10, 1];
-/// Until a lookup is sent again; it doubles.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of an answer to a ClientHello, and of the client's Finished.
 const HELLO: u32 = u32::MAX;
 /// How long a server takes for its part of a TLS handshake.
@@ -45,14 +45,6 @@ enum Stage {
     Loaded,
     /// Processed.
     Done,
-}
-
-/// The lookup of a host's address.
-#[derive(Debug, Clone, Copy)]
-enum Lookup {
-    None,
-    Asked { again: Instant, waits: Duration },
-    Known,
 }
 
 /// What differs from run to run: how long servers think, and how long the main thread works.
@@ -309,17 +301,6 @@ impl<'a> Browser<'a> {
         self.admitted[number]
     }
 
-    /// PRECONNECT: guesses hosts from earlier visits, one for each host but the document's, and looks them up. Of the
-    /// guesses this share is right; each of the others is a host that nothing needs.
-    pub fn guess(&mut self, hits: f64, net: &mut Net) {
-        for host in 1..self.page.hosts {
-            let right = self.jitter.guess.get(host).is_some_and(|guess| *guess < hits);
-            let guess = if right { host } else { self.page.hosts + host };
-            self.guessed[guess] = true;
-            self.send_lookup(guess, LOOKUP_TIMEOUT, net);
-        }
-    }
-
     /// Opens a connection without a request.
     fn open_idle(&mut self, host: usize, net: &mut Net) {
         let (config, remote) = ((self.connect)(net.now), self.addresses[host]);
@@ -414,51 +395,6 @@ impl<'a> Browser<'a> {
     fn hello(&self, len: usize) -> Vec<u8> {
         let body = Some(self.way.flight());
         Question { len, number: HELLO, body, fields: 0, think: SIGNS, urgency: 0, enough: len }.bytes()
-    }
-
-    // --- lookups ------------------------------------------------------------------------------------
-
-    /// Asks for the address that request `number` needs, if nothing has asked for it.
-    fn look_up(&mut self, number: usize, host: usize, net: &mut Net) {
-        if matches!(self.lookups[host], Lookup::None) {
-            self.send_lookup(host, LOOKUP_TIMEOUT, net);
-            self.send_inside(number, host, net);
-        }
-    }
-
-    /// Sends the first line of the request inside the lookup. The other lines leave when the server has answered.
-    fn send_inside(&mut self, number: usize, host: usize, net: &mut Net) {
-        let Some(mut sealer) = self.sealer.take() else { return };
-        let question = self.question(number, sizes::LINE);
-        let (line, rest) = question.split_at(sizes::LINE.min(question.len()));
-        let config = (self.connect)(net.now);
-        let id = sealer.send(net, (host, self.addresses[host].port()), line, &config);
-        self.sealer = Some(sealer);
-        // Without a port or memory the request waits for the address.
-        let Some(id) = id else { return };
-        self.stages[number] = Stage::Asked;
-        self.counts.connections += 1;
-        let mut connection = Connection::armed(net, host, id, number, rest);
-        connection.number = self.trace.connect(host, net.now);
-        self.trace.ask(number, connection.number, net.now);
-        self.connections.push(connection);
-    }
-
-    fn look_up_again(&mut self, net: &mut Net) {
-        for host in 0..self.lookups.len() {
-            if let Lookup::Asked { again, waits } = self.lookups[host]
-                && again <= net.now
-            {
-                self.send_lookup(host, waits * 2, net);
-            }
-        }
-    }
-
-    fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Net) {
-        self.counts.lookups += 1;
-        self.trace.look_up(host, net.now);
-        self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
-        net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
     }
 }
 
