@@ -121,6 +121,8 @@ impl Net {
         }
         self.client.handle_timeout(self.now);
         self.server.handle_timeout(self.now);
+        // A kernel acknowledges before the program runs that the packet wakes.
+        self.flush();
         true
     }
 

@@ -1,6 +1,6 @@
 //! The servers: they read requests, think, and answer.
 
-use super::way::sizes;
+use super::way::{Way, sizes};
 use crate::line::Net;
 use firstflight_stack::{ConnId, ListenerId};
 use firstflight_wire::Instant;
@@ -86,6 +86,8 @@ struct Conversation {
     /// Bytes that the stack had no room for.
     rest: Vec<u8>,
     ended: bool,
+    /// A whole answer was written.
+    answered: bool,
 }
 
 /// All servers.
@@ -95,11 +97,13 @@ pub struct Servers {
     open: BTreeMap<ConnId, Conversation>,
     /// Answers to several questions go in turn.
     multiplexed: bool,
+    /// A connection serves several questions. Otherwise the server ends it behind the answer, as HTTP's `Connection: close`.
+    reuse: bool,
 }
 
 impl Servers {
-    pub fn new(listeners: Vec<ListenerId>, multiplexed: bool) -> Self {
-        Self { listeners, open: BTreeMap::new(), multiplexed }
+    pub fn new(listeners: Vec<ListenerId>, way: Way) -> Self {
+        Self { listeners, open: BTreeMap::new(), multiplexed: way.multiplexed, reuse: way.reuse }
     }
 
     /// When an answer is ready whose server still thinks.
@@ -121,11 +125,12 @@ impl Servers {
                 self.open.insert(id, Conversation::default());
             }
         }
-        let multiplexed = self.multiplexed;
+        let (multiplexed, reuse) = (self.multiplexed, self.reuse);
         self.open.retain(|id, conversation| {
             conversation.read(*id, net);
             conversation.write(*id, net, multiplexed);
-            if conversation.ended && conversation.answers.is_empty() && conversation.rest.is_empty() {
+            let over = conversation.ended || (!reuse && conversation.answered);
+            if over && conversation.answers.is_empty() && conversation.rest.is_empty() {
                 net.server.release(*id, net.now);
                 return false;
             }
@@ -181,9 +186,10 @@ impl Conversation {
             let body = if multiplexed { answer.left.min(TURN) } else { answer.left };
             answer.left -= body;
             self.rest = part(answer.number, std::mem::take(&mut answer.fields), body);
-            if let Some(answer) = self.answers.remove(at).filter(|answer| answer.left > 0) {
+            match self.answers.remove(at).filter(|answer| answer.left > 0) {
                 // The others of its urgency have their turn first.
-                self.answers.push_back(answer);
+                Some(answer) => self.answers.push_back(answer),
+                None => self.answered = true,
             }
         }
     }

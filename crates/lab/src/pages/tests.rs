@@ -312,3 +312,61 @@ fn with_names_that_are_not_cached_the_gains_add_up() {
     assert!(inside + Duration::from_millis(200) < asap, "{inside:?} {asap:?}");
     assert!(uncached - inside > plain - fast_open, "{uncached:?} {inside:?} {plain:?} {fast_open:?}");
 }
+
+/// A page with these resources: kind, host, parent, and whether it is in the head. They have 1000 bytes.
+fn made(resources: &[(page::Kind, usize, usize, bool)]) -> page::Page {
+    let resources: Vec<_> = (resources.iter().enumerate())
+        .map(|(number, (kind, host, parent, blocks))| page::Resource {
+            parent: *parent,
+            blocks: *blocks,
+            at: if *parent == 0 { number as f64 / resources.len() as f64 } else { 1.0 },
+            ..page::Resource::new(*host, *kind, 1000)
+        })
+        .collect();
+    let hosts = resources.iter().map(|resource| resource.host + 1).max().unwrap();
+    page::Page { name: "made".into(), stands_for: None, hosts, resources }
+}
+
+/// What a load of one document sends: from the client or not, flags of TCP, bytes of payload.
+fn packets(way: Way, setting: &Setting) -> Vec<(bool, u8, usize)> {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let jitter = world::jitter(&page::all()[0], setting.think, 7, 0);
+    let watch = |up: bool| {
+        let seen = Arc::clone(&seen);
+        move |packet: &mut Vec<u8>| {
+            if packet.first().is_some_and(|first| first >> 4 == 4) {
+                let tcp = &packet[usize::from(packet[0] & 15) * 4..];
+                seen.lock().unwrap().push((up, tcp[13], tcp.len() - usize::from(tcp[12] >> 4) * 4));
+            }
+            Verdict::Forward
+        }
+    };
+    let (up, down) = (watch(true), watch(false));
+    let page = made(&[(page::Kind::Html, 0, 0, false)]);
+    let watched = world::load_on(&page, way, setting, &jitter, 7, |net| {
+        net.up.set_filter(Box::new(up));
+        net.down.set_filter(Box::new(down));
+    });
+    assert!(watched.is_some());
+    seen.lock().unwrap().clone()
+}
+
+/// A kernel acknowledges before the program runs that the packet wakes, as Linux does.
+#[test]
+fn the_handshake_is_acknowledged_in_front_of_the_request() {
+    const SYN: u8 = 2;
+    let packets = packets(HANDSHAKE, &fast(20));
+    let mut up =
+        packets.iter().filter(|(up, ..)| *up).map(|(_, flags, payload)| (flags & SYN != 0, *payload));
+    assert_eq!([up.next(), up.next(), up.next()], [Some((true, 0)), Some((false, 0)), Some((false, 450))]);
+}
+
+/// As with HTTP's `Connection: close`.
+#[test]
+fn without_reuse_the_server_ends_the_connection() {
+    const FIN: u8 = 1;
+    let once = options::row("handshake, no reuse").unwrap();
+    let first = |way| packets(way, &fast(20)).into_iter().find(|(_, flags, _)| flags & FIN != 0);
+    assert!(matches!(first(once), Some((false, ..))), "{:?}", first(once));
+    assert_eq!(first(HANDSHAKE), None);
+}

@@ -164,7 +164,7 @@ pub fn load_on(
     let client = stack(vec![CLIENT], setting, 1, client_udp);
     let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
-    let mut servers = Servers::new(listeners, way.multiplexed);
+    let mut servers = Servers::new(listeners, way);
     let mut net = Net::new(&setting.line, seed, client, server).ok()?;
     if way.opening == Opening::FastOpen {
         visit(&mut net, &mut servers, &addresses);
