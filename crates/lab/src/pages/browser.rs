@@ -1,17 +1,19 @@
 //! The model of a browser: what it requests when, over which connections, and when the page has loaded.
 //!
-//! The document is scanned as it arrives. A style sheet or a script makes known what it names when it was processed. One
-//! main thread processes them; a script waits for the scripts and style sheets in front of it. Styles and scripts go
-//! before images, and images are held back while the head is incomplete. At most six connections to a host; requests
-//! that find none wait.
+//! The document is scanned as it arrives. A script makes known what it names when it was processed. One main thread
+//! processes scripts and style sheets; a script waits for those in front of it, and the parser for the script. The page is
+//! laid out when its head is complete: this makes known the images that styles name. `schedule` says which requests go to
+//! their hosts' connections. At most six connections to a host; requests that find none wait.
 
 mod connection;
+mod document;
 mod lookups;
 mod main_thread;
+mod schedule;
 
 use super::inside::Sealer;
 use super::page::{Kind, Page};
-use super::server::Question;
+use super::server::{PART, Question};
 use super::trace::Trace;
 use super::way::{Opening, Way, sizes};
 use crate::line::Net;
@@ -20,13 +22,13 @@ use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
 use lookups::Lookup;
 use main_thread::MainThread;
+use schedule::Schedule;
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Connections to one host.
 const CONNECTIONS: usize = 6;
-/// Images under way, over all hosts; and while the head is incomplete.
-const IMAGES: [usize; 2] = [10, 1];
 /// The number of an answer to a ClientHello, and of the client's Finished.
 const HELLO: u32 = u32::MAX;
 /// How long a server takes for its part of a TLS handshake.
@@ -37,8 +39,12 @@ const SIGNS: Duration = Duration::from_millis(1);
 enum Stage {
     /// Nothing has named it.
     Hidden,
-    /// It may be requested.
+    /// Something has named it.
     Known,
+    /// It has passed the first gate of the schedule.
+    Queued,
+    /// It has passed both, and waits for a connection.
+    Started,
     /// It is requested, on a connection that exists.
     Asked,
     /// All of it is there, and waits for the main thread.
@@ -54,8 +60,23 @@ pub struct Jitter {
     pub think: Vec<Duration>,
     /// For each resource.
     pub work: Vec<Duration>,
+    /// For each resource, among images that are laid out at once.
+    pub places: Vec<u32>,
     /// For each host, from 0 to 1: a guess that it is needed is right if this is below the share of hits.
     pub guess: Vec<f64>,
+}
+
+/// What a load costs beside the page: bytes, and the browser's own time.
+#[derive(Debug, Clone, Copy)]
+pub struct Overhead {
+    /// A request, bytes.
+    pub request: usize,
+    /// What is in front of a response's body, bytes.
+    pub fields: usize,
+    /// Until the first packet.
+    pub setup: Duration,
+    /// From the document's first byte until the browser scans it.
+    pub commit: Duration,
 }
 
 /// What a page took.
@@ -71,6 +92,9 @@ pub struct Browser<'a> {
     page: &'a Page,
     way: Way,
     jitter: &'a Jitter,
+    overhead: Overhead,
+    /// When the document may be looked up, and scanned.
+    ready: [Option<Instant>; 2],
     addresses: &'a [SocketAddr],
     connect: Box<dyn Fn(Instant) -> ConnectConfig + 'a>,
     /// For first flights inside lookups.
@@ -78,8 +102,9 @@ pub struct Browser<'a> {
     stages: Vec<Stage>,
     /// Body bytes that have arrived.
     received: Vec<usize>,
-    /// Images that count against [`IMAGES`].
-    admitted: Vec<bool>,
+    schedule: Schedule,
+    /// The head is complete, and the page laid out.
+    laid_out: bool,
     lookups: Vec<Lookup>,
     /// Hosts to which a connection is opened before a request.
     guessed: Vec<bool>,
@@ -90,11 +115,13 @@ pub struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// `connect` makes the settings of connections; `addresses` are the hosts'.
+    /// A load that begins at `began`. `connect` makes the settings of connections; `addresses` are the hosts'.
     pub fn new(
         page: &'a Page,
         way: Way,
         jitter: &'a Jitter,
+        overhead: Overhead,
+        began: Instant,
         addresses: &'a [SocketAddr],
         connect: impl Fn(Instant) -> ConnectConfig + 'a,
     ) -> Self {
@@ -108,12 +135,15 @@ impl<'a> Browser<'a> {
             page,
             way,
             jitter,
+            overhead,
+            ready: [Some(began + overhead.setup), None],
             addresses,
             connect: Box::new(connect),
             sealer: None,
             stages,
             received: vec![0; count],
-            admitted: vec![false; count],
+            schedule: Schedule::new(page),
+            laid_out: false,
             lookups: vec![Lookup::None; addresses.len()],
             guessed: vec![false; addresses.len()],
             connections: Vec::new(),
@@ -139,7 +169,7 @@ impl<'a> Browser<'a> {
             Lookup::Asked { again, .. } => Some(*again),
             _ => None,
         });
-        lookups.chain(self.main.busy_until()).min()
+        lookups.chain(self.main.busy_until()).chain(self.ready.into_iter().flatten()).min()
     }
 
     /// An address has arrived.
@@ -157,7 +187,17 @@ impl<'a> Browser<'a> {
 
     /// Reads, processes, and requests.
     pub fn run(&mut self, net: &mut Net) {
+        let now = net.now;
+        let later = |at: Option<Instant>| at.filter(|at| *at > now);
+        self.ready[0] = later(self.ready[0]);
+        if self.ready[0].is_some() {
+            return;
+        }
         self.read(net);
+        if self.ready[1].is_some() {
+            self.ready[1] = later(self.ready[1]);
+            self.scan(0, now);
+        }
         self.process(net.now);
         self.request(net);
         self.look_up_again(net);
@@ -177,7 +217,7 @@ impl<'a> Browser<'a> {
                 self.trace.close(connection.number, now);
                 for number in connection.asked.drain(..) {
                     if let Some(stage) = self.stages.get_mut(number).filter(|stage| **stage == Stage::Asked) {
-                        *stage = Stage::Known;
+                        *stage = Stage::Started;
                     }
                     if let Some(received) = self.received.get_mut(number) {
                         *received = 0;
@@ -195,9 +235,11 @@ impl<'a> Browser<'a> {
         let Some(resource) = self.page.resources.get(number) else { return false };
         self.received[number] += bytes;
         self.trace.note(number, |request| _ = request.first.get_or_insert(now));
+        if number == 0 && self.received[0] == bytes {
+            self.ready[1] = Some(now + self.overhead.commit);
+        }
         if resource.kind == Kind::Html {
-            let share = self.received[number] as f64 / resource.size as f64;
-            self.reveal(number, share, now);
+            self.scan(number, now);
         }
         if self.received[number] < resource.size {
             return false;
@@ -218,17 +260,6 @@ impl<'a> Browser<'a> {
         self.reveal(number, 1.0, now);
     }
 
-    /// Everything that `parent` names in its first part becomes known.
-    fn reveal(&mut self, parent: usize, share: f64, now: Instant) {
-        for (number, resource) in self.page.resources.iter().enumerate().skip(1) {
-            let named = resource.parent == parent && resource.at <= share;
-            if named && self.stages[number] == Stage::Hidden {
-                self.stages[number] = Stage::Known;
-                self.trace.note(number, |request| request.known = Some(now));
-            }
-        }
-    }
-
     fn process(&mut self, now: Instant) {
         loop {
             while let Some(number) = self.main.finished(now) {
@@ -243,62 +274,35 @@ impl<'a> Browser<'a> {
         }
     }
 
-    /// Whether the main thread may process this resource now.
-    fn may_run(&self, number: usize) -> bool {
-        if self.stages[number] != Stage::Loaded {
-            return false;
-        }
-        let waits =
-            self.page.resources[number].kind == Kind::Script && self.page.resources[number].parent == 0;
-        let in_front = || {
-            let before = self.page.resources.iter().zip(&self.stages).take(number).skip(1);
-            let of_document = before.filter(|(resource, _)| resource.parent == 0);
-            of_document.filter(|(resource, _)| matches!(resource.kind, Kind::Style | Kind::Script))
-        };
-        !waits || in_front().all(|(_, stage)| *stage == Stage::Done)
-    }
-
     // --- what is requested --------------------------------------------------------------------------
 
     fn request(&mut self, net: &mut Net) {
-        let mut order: Vec<usize> =
-            (0..self.stages.len()).filter(|number| self.stages[*number] == Stage::Known).collect();
-        order.sort_by_key(|number| (self.urgency(*number), *number));
+        // The network has a free connection's next request before the main thread does more.
+        self.give(net);
+        if self.lay_out(net.now) {
+            self.give(net);
+        }
+    }
+
+    /// Gives requests to connections.
+    fn give(&mut self, net: &mut Net) {
+        // In HTTP/2 nothing is held back: the server has the order.
+        if self.way.multiplexed {
+            let known = self.schedule.queue(&self.stages, Stage::Known);
+            known.into_iter().for_each(|number| self.stages[number] = Stage::Started);
+        }
+        let body = self.has_body();
+        self.schedule.pass(&mut self.stages, body);
+        self.schedule.start(self.page, &mut self.stages);
         let mut waiting = vec![0; self.page.hosts];
-        for number in order {
+        for number in self.schedule.queue(&self.stages, Stage::Started) {
             // A multiplexed connection may have taken it along.
-            if self.stages[number] == Stage::Known && self.admit(number) {
+            if self.stages[number] == Stage::Started {
                 let host = self.page.resources[number].host;
                 // One that takes a free connection does not wait for another.
                 waiting[host] += usize::from(!self.place(number, host, waiting[host] + 1, net));
             }
         }
-    }
-
-    /// Smaller numbers go first.
-    fn urgency(&self, number: usize) -> u8 {
-        let resource = &self.page.resources[number];
-        match resource.kind {
-            Kind::Html => 0,
-            Kind::Style => 1,
-            Kind::Script if resource.blocks => 1,
-            Kind::Script => 2,
-            Kind::Image => 3,
-        }
-    }
-
-    /// Whether a request may go to its host's connections. Only images are held back, and in HTTP/2 nothing is: the
-    /// server has the order.
-    fn admit(&mut self, number: usize) -> bool {
-        if self.page.resources[number].kind != Kind::Image || self.way.multiplexed || self.admitted[number] {
-            return true;
-        }
-        let head = self.page.resources.iter().zip(&self.stages).any(|(r, s)| r.blocks && *s != Stage::Done);
-        let under_way = (self.admitted.iter().zip(&self.stages))
-            .filter(|(admitted, stage)| **admitted && **stage < Stage::Loaded)
-            .count();
-        self.admitted[number] = under_way < IMAGES[usize::from(head)];
-        self.admitted[number]
     }
 
     /// Opens a connection without a request.
@@ -315,13 +319,18 @@ impl<'a> Browser<'a> {
     /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
     /// including this one. Returns whether it took a free one.
     fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) -> bool {
-        if !matches!(self.lookups[host], Lookup::Known) {
+        if !self.is_resolved(host) {
             self.look_up(number, host, net);
             return false;
         }
         let multiplexed = self.way.multiplexed;
-        let free = |c: &Connection| c.host == host && c.is_open() && (multiplexed || c.asked.is_empty());
-        if let Some(at) = self.connections.iter().position(free) {
+        let free = |(_, c): &(usize, &Connection)| {
+            c.host == host && c.is_open() && (multiplexed || c.asked.is_empty())
+        };
+        // The one that was used last; else the oldest.
+        let free = self.connections.iter().enumerate().filter(free);
+        let chosen = free.max_by_key(|(at, connection)| (connection.served, Reverse(*at)));
+        if let Some((at, _)) = chosen {
             let question = self.question(number, usize::MAX);
             if let Some(connection) = self.connections.get_mut(at) {
                 connection.ask(number, &question, net);
@@ -346,7 +355,7 @@ impl<'a> Browser<'a> {
             requests.push(number);
             if self.way.multiplexed {
                 let known =
-                    (0..self.stages.len()).filter(|n| *n != number && self.stages[*n] == Stage::Known);
+                    (0..self.stages.len()).filter(|n| *n != number && self.stages[*n] == Stage::Started);
                 requests.extend(known.filter(|n| self.page.resources[*n].host == host));
             }
         }
@@ -377,16 +386,17 @@ impl<'a> Browser<'a> {
         let (len, fields) = if compressed {
             (sizes::COMPRESSED, sizes::COMPRESSED_FIELDS)
         } else {
-            (sizes::REQUEST, sizes::FIELDS)
+            (self.overhead.request, self.overhead.fields)
         };
         self.counts.requests += 1;
         let question = Question {
             len: len + record,
             number: number as u32,
             body: Some(resource.size),
-            fields: fields + record,
+            // The head of the answer's first part is among them.
+            fields: fields + record - PART,
             think: self.jitter.think[number],
-            urgency: self.urgency(number),
+            urgency: self.schedule.priority(number) as u8,
             enough: enough.min(len + record),
         };
         question.bytes()

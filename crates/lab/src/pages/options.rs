@@ -1,7 +1,8 @@
 //! The options of `pages`.
 
+use super::browser::Overhead;
 use super::page::{self, Page};
-use super::way::{self, FAST_OPEN, HANDSHAKE, Way};
+use super::way::{self, FAST_OPEN, HANDSHAKE, Way, sizes};
 use super::{file, world};
 use crate::line::Line;
 use crate::span::time;
@@ -63,6 +64,18 @@ pub struct Pages {
     /// Mean time that a server thinks about a resource, up to 1s; a number without a unit is milliseconds
     #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = think)]
     pub think: Duration,
+    /// Time of the browser before its first packet, up to 1s; a number without a unit is milliseconds
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = think)]
+    pub setup: Duration,
+    /// Time of the browser from the document's first byte until it scans the document, up to 1s
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = think)]
+    pub commit: Duration,
+    /// Length of a request, bytes; in HTTP/2 of the first
+    #[arg(long, value_name = "BYTES", default_value_t = sizes::REQUEST, value_parser = length)]
+    pub request: usize,
+    /// Length of what is in front of a response's body, bytes; in HTTP/2 it is 100
+    #[arg(long, value_name = "BYTES", default_value_t = sizes::FIELDS, value_parser = length)]
+    pub fields: usize,
     /// Draw each request of the first load into this file: SVG, or JSON if its name ends so. It needs one page, one --row
     /// and one --rtt
     #[arg(long, value_name = "FILE", requires = "row")]
@@ -90,6 +103,10 @@ pub fn rtt(text: &str) -> Result<u64, &'static str> {
     ms.filter(|ms| (1..=10_000).contains(ms))
         .map(|ms| ms as u64)
         .ok_or("write whole milliseconds from 1ms to 10s, as 40 or 40ms")
+}
+
+fn length(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|bytes| (100..=1400).contains(bytes)).ok_or("a number of bytes from 100 to 1400")
 }
 
 fn loss(text: &str) -> Result<f64, &'static str> {
@@ -157,7 +174,16 @@ impl Pages {
             loss: self.loss / 100.0,
         };
         let window = window.setting();
-        world::Setting { line, window, congestion: self.congestion, hits: self.hits, think: self.think }
+        let (request, fields) = (self.request, self.fields);
+        let overhead = Overhead { request, fields, setup: self.setup, commit: self.commit };
+        world::Setting {
+            line,
+            window,
+            congestion: self.congestion,
+            hits: self.hits,
+            think: self.think,
+            overhead,
+        }
     }
 
     /// The pages to load.

@@ -50,10 +50,12 @@ pub fn text(options: &Pages, results: &Results) -> String {
     }
     preconnect(&mut out, options, results);
     if results.cases().any(|case| case.way == ASAP_INSIDE) {
-        out.push_str(
-            "\nASAP inside the lookup: 80 of the 450 B of each host's first request travel in 7 names (833 B) beside the \
+        let _ = write!(
+            out,
+            "\nASAP inside the lookup: 80 of the {} B of each host's first request travel in 7 names (833 B) beside the \
              question for the address;\nthe server acts on them, and the others follow its answer; resolver and name \
              servers are at the servers",
+            options.request,
         );
     }
     out.push_str(

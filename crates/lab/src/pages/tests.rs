@@ -33,14 +33,18 @@ fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
 }
 
 /// The paper's Table 1: Fast Open saves more on longer paths. At 20 ms the uplink and the order of the requests decide,
-/// and its effect is within a few per cent.
+/// and its effect is within a few per cent. The buffer drops nothing: a lost packet costs a timeout by chance.
 #[test]
 fn the_longer_the_path_the_more_fast_open_saves() {
     for page in page::all() {
         for window in [Window::THEN, Window::NOW] {
             let gain = |rtt| {
-                let setting = options().setting(rtt, window);
-                let time = |way| load(&page, way, &setting).time.as_secs_f64();
+                let setting = Pages { buffer: 1024, ..options() }.setting(rtt, window);
+                let time = |way| {
+                    let load = load(&page, way, &setting);
+                    assert_eq!(load.dropped, 0);
+                    load.time.as_secs_f64()
+                };
                 1.0 - time(FAST_OPEN) / time(HANDSHAKE)
             };
             let gains = [20, 200].map(gain);
@@ -67,7 +71,8 @@ fn a_connection_of_the_average_page_has_the_papers_number_of_requests() {
 #[test]
 fn every_way_loads_the_average_page() {
     let page = &page::all()[0];
-    let setting = options().setting(100, Window::NOW);
+    // At 100 ms the bytes of tickets and seals still cost more of the uplink than the round trip saves.
+    let setting = options().setting(200, Window::NOW);
     for (way, over) in BEYOND {
         let (with, without) = (load(page, way, &setting), load(page, over, &setting));
         assert_eq!(with.counts.requests, page.resources.len(), "{}", way.name);
@@ -76,7 +81,7 @@ fn every_way_loads_the_average_page() {
             assert_eq!(with.counts.connections, page.hosts, "{}", way.name);
         }
         if !way.reuse {
-            assert_eq!(with.counts.connections, page.resources.len(), "{}", way.name);
+            assert_eq!(with.counts.connections - with.unused(), page.resources.len(), "{}", way.name);
         }
     }
 }
@@ -98,7 +103,8 @@ fn on_a_fast_line_asap_inside_the_lookup_is_never_slower_than_asap() {
     }
 }
 
-/// A resolver that swallows the names costs the shortcut and nothing else: the direct copies arrive.
+/// A resolver that swallows the names costs the shortcut and nothing else: the direct copies arrive when ASAP's do. They
+/// hold only the first line of the request, so a longer response takes another round trip.
 #[test]
 fn without_the_names_asap_inside_the_lookup_is_asap() {
     let page = &page::all()[0];
@@ -125,8 +131,15 @@ fn without_the_names_asap_inside_the_lookup_is_asap() {
     let asap = world::load(page, ASAP, &setting, &jitter, seed).unwrap();
     assert_eq!(swallowed.by_lookup, 0);
     assert_eq!(swallowed.counts.requests, page.resources.len());
-    let ratio = swallowed.time.as_secs_f64() / asap.time.as_secs_f64();
-    assert!((0.98..1.02).contains(&ratio), "{swallowed:?} {asap:?}");
+    let firsts = |load: &Load| {
+        let firsts = load.trace.requests.iter().filter_map(|request| request.first).take(8);
+        firsts.map(|first| first.as_micros() / 1000).collect::<Vec<_>>()
+    };
+    // The document, and what its head names.
+    for (first, of_asap) in firsts(&swallowed).into_iter().zip(firsts(&asap)) {
+        assert!(first <= of_asap, "{:?} {:?}", firsts(&swallowed), firsts(&asap));
+    }
+    assert!(swallowed.time <= asap.time + setting.line.rtt, "{swallowed:?} {asap:?}");
 }
 
 #[test]
@@ -225,6 +238,8 @@ fn each_setting_changes_the_load() {
         (&["--mtu", "1280"], true),
         (&["--loss", "3"], true),
         (&["--initial-window", "1"], true),
+        (&["--request", "1000"], true),
+        (&["--fields", "1000"], true),
     ] {
         let after = time(change);
         assert_eq!(after > before, slower, "{change:?}: {before:?} {after:?}");
@@ -327,6 +342,31 @@ fn made(resources: &[(page::Kind, usize, usize, bool)]) -> page::Page {
     page::Page { name: "made".into(), stands_for: None, hosts, resources }
 }
 
+/// Chromium raises images in view to high priority, and holds back only requests of less. The model held back all images.
+#[test]
+fn images_that_are_laid_out_are_not_held_back() {
+    let page = &page::all()[2];
+    let trace = load(page, FAST_OPEN, &options().setting(200, Window::NOW)).trace;
+    let images = |at| {
+        let under_way = trace.requests.iter().zip(&page.resources).filter(|(request, resource)| {
+            resource.kind == page::Kind::Image && request.asked <= Some(at) && request.loaded > Some(at)
+        });
+        under_way.count()
+    };
+    let most = trace.requests.iter().filter_map(|request| request.asked).map(images).max();
+    assert!(most > Some(10), "{most:?}");
+}
+
+/// What styles name is known when the page is laid out, not when the style has arrived.
+#[test]
+fn images_of_styles_are_known_when_the_head_is_complete() {
+    use page::Kind::{Html, Image, Script, Style};
+    let page = made(&[(Html, 0, 0, false), (Style, 0, 0, true), (Script, 1, 0, true), (Image, 0, 1, false)]);
+    let trace = load(&page, HANDSHAKE, &fast(100)).trace;
+    let [style, script] = [1, 2].map(|number| trace.requests[number].done);
+    assert!(style < script && trace.requests[3].known == script, "{trace:?}");
+}
+
 /// What a load of one document sends: from the client or not, flags of TCP, bytes of payload.
 fn packets(way: Way, setting: &Setting) -> Vec<(bool, u8, usize)> {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -369,4 +409,23 @@ fn without_reuse_the_server_ends_the_connection() {
     let first = |way| packets(way, &fast(20)).into_iter().find(|(_, flags, _)| flags & FIN != 0);
     assert!(matches!(first(once), Some((false, ..))), "{:?}", first(once));
     assert_eq!(first(HANDSHAKE), None);
+}
+
+#[test]
+fn a_response_has_the_length_that_is_set() {
+    let setting = parse(&["--fields", "236", "--request", "351"]).unwrap().setting(20, Window::NOW);
+    let packets = packets(HANDSHAKE, &setting);
+    let bytes =
+        |from: bool| packets.iter().filter(|(up, ..)| *up == from).map(|(.., bytes)| bytes).sum::<usize>();
+    assert_eq!((bytes(true), bytes(false)), (351, 1236));
+}
+
+#[test]
+fn the_browsers_own_time_delays_the_load() {
+    let page = made(&[(page::Kind::Html, 0, 0, false), (page::Kind::Image, 0, 0, false)]);
+    let time =
+        |arguments: &[&str]| load(&page, HANDSHAKE, &parse(arguments).unwrap().setting(20, Window::NOW)).time;
+    let before = time(&[]);
+    assert_eq!(time(&["--setup", "30ms"]), before + Duration::from_millis(30));
+    assert_eq!(time(&["--commit", "300ms"]), before + Duration::from_millis(300));
 }

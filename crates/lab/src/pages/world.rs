@@ -1,6 +1,6 @@
 //! One load of a page: the browser, the line, the servers and the resolver.
 
-use super::browser::{Browser, Counts, Jitter};
+use super::browser::{Browser, Counts, Jitter, Overhead};
 use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
@@ -43,6 +43,7 @@ pub struct Setting {
     pub hits: f64,
     /// Mean time that a server thinks about a resource; four times as long about the document.
     pub think: Duration,
+    pub overhead: Overhead,
 }
 
 /// What one load took.
@@ -73,7 +74,7 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
     let mut random = ChaCha20Rng::seed_from_u64(seed);
     random.set_stream(u64::from(run));
     let mut unit = || f64::from(random.next_u32()) / f64::from(u32::MAX);
-    let mut times = Jitter { think: Vec::new(), work: Vec::new(), guess: Vec::new() };
+    let mut times = Jitter { think: Vec::new(), work: Vec::new(), places: Vec::new(), guess: Vec::new() };
     for resource in &page.resources {
         let factor = if resource.kind == Kind::Html { 4.0 } else { 1.0 };
         let (mean, factor) = resource.think.map_or((think, factor), |measured| (measured, 1.0));
@@ -81,6 +82,7 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
         times.work.push(resource.work().mul_f64(0.9 + 0.2 * unit()));
     }
     times.guess.extend((0..page.hosts).map(|_| unit()));
+    times.places.extend(page.resources.iter().map(|_| random.next_u32()));
     times
 }
 
@@ -177,7 +179,7 @@ pub fn load_on(
     let (sent, dropped) = (net.up.counters().sent, drops(&net));
     let settings = |now| connect(way, setting.line.mtu, &certificate, now);
     let (mut fronts, sealer) = Fronts::new(&addresses)?;
-    let mut browser = Browser::new(page, way, jitter, &addresses, settings);
+    let mut browser = Browser::new(page, way, jitter, setting.overhead, began, &addresses, settings);
     browser.seal(sealer);
     match way.guesses {
         Guesses::None => {}

@@ -5,6 +5,7 @@ use crate::line::Net;
 use crate::pages::server::{PART, Part};
 use crate::pages::way::Way;
 use firstflight_stack::{ConnId, ConnectConfig, IoError, StateName};
+use firstflight_wire::Instant;
 use std::net::{IpAddr, SocketAddr};
 
 /// How far a connection is.
@@ -41,7 +42,8 @@ pub struct Connection {
     part: Option<Part>,
     /// Bytes of the answer to the ClientHello.
     greeted: usize,
-    served: bool,
+    /// When it last completed a response.
+    pub served: Option<Instant>,
 }
 
 impl Connection {
@@ -69,7 +71,7 @@ impl Connection {
             (true, false) => State::Open,
         };
         let (asked, read) = (Vec::new(), Vec::new());
-        Some(Self { host, number: 0, asked, id, state, prefix, read, part: None, greeted: 0, served: false })
+        Some(Self { host, number: 0, asked, id, state, prefix, read, part: None, greeted: 0, served: None })
     }
 
     /// A connection that begins inside the lookup of the host's address, with the first line of request `number`.
@@ -85,7 +87,7 @@ impl Connection {
             read,
             part: None,
             greeted: 0,
-            served: false,
+            served: None,
         };
         armed.send(rest, net);
         armed
@@ -128,7 +130,7 @@ impl Connection {
                 Err(_) => return self.release(net),
             }
         }
-        if self.served && !way.reuse && self.asked.is_empty() {
+        if self.served.is_some() && !way.reuse && self.asked.is_empty() {
             return self.release(net);
         }
         false
@@ -180,7 +182,7 @@ impl Connection {
                 self.greet(body, way, net);
             } else if body > 0 && arrived(Arrived { number: number as usize, bytes: body }) {
                 self.asked.retain(|asked| *asked != number as usize);
-                self.served = true;
+                self.served = Some(net.now);
             }
             if !complete && bytes.is_empty() {
                 return;

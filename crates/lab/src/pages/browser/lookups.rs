@@ -30,6 +30,11 @@ impl Browser<'_> {
         }
     }
 
+    /// Whether the host's address is known.
+    pub(super) fn is_resolved(&self, host: usize) -> bool {
+        matches!(self.lookups[host], Lookup::Known)
+    }
+
     /// Asks for the address that request `number` needs, if nothing has asked for it.
     pub(super) fn look_up(&mut self, number: usize, host: usize, net: &mut Net) {
         if matches!(self.lookups[host], Lookup::None) {
