@@ -5,6 +5,7 @@
 //! laid out when its head is complete: this makes known the images that styles name. `schedule` says which requests go to
 //! their hosts' connections. At most six connections to a host; requests that find none wait.
 
+mod backup;
 mod connection;
 mod document;
 mod lookups;
@@ -83,6 +84,8 @@ pub struct Overhead {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub connections: usize,
+    /// Of these, second connections where the first was slow.
+    pub backups: usize,
     pub requests: usize,
     pub lookups: usize,
 }
@@ -109,6 +112,8 @@ pub struct Browser<'a> {
     /// Hosts to which a connection is opened before a request.
     guessed: Vec<bool>,
     connections: Vec<Connection>,
+    /// For each host, when another connection is opened if the first is not open by then.
+    backups: Vec<Option<Instant>>,
     main: MainThread,
     pub counts: Counts,
     pub trace: Trace,
@@ -147,6 +152,7 @@ impl<'a> Browser<'a> {
             lookups: vec![Lookup::None; addresses.len()],
             guessed: vec![false; addresses.len()],
             connections: Vec::new(),
+            backups: vec![None; page.hosts],
             main: MainThread::default(),
             counts: Counts::default(),
             trace,
@@ -169,7 +175,8 @@ impl<'a> Browser<'a> {
             Lookup::Asked { again, .. } => Some(*again),
             _ => None,
         });
-        lookups.chain(self.main.busy_until()).chain(self.ready.into_iter().flatten()).min()
+        let backups = self.backups.iter().flatten().copied();
+        lookups.chain(self.main.busy_until()).chain(backups).chain(self.ready.into_iter().flatten()).min()
     }
 
     /// An address has arrived.
@@ -303,12 +310,14 @@ impl<'a> Browser<'a> {
                 waiting[host] += usize::from(!self.place(number, host, waiting[host] + 1, net));
             }
         }
+        self.back_up(&waiting, net);
     }
 
     /// Opens a connection without a request.
     fn open_idle(&mut self, host: usize, net: &mut Net) {
+        let hello = self.way.hello().map(|len| self.hello(len)).unwrap_or_default();
         let (config, remote) = ((self.connect)(net.now), self.addresses[host]);
-        let opened = Connection::open(net, (host, remote), &config, self.way, Vec::new(), &[]);
+        let opened = Connection::open(net, (host, remote), &config, self.way, hello, &[]);
         if let Some(mut connection) = opened {
             connection.number = self.trace.connect(host, net.now);
             self.counts.connections += 1;
@@ -319,6 +328,7 @@ impl<'a> Browser<'a> {
     /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
     /// including this one. Returns whether it took a free one.
     fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) -> bool {
+        self.watch(host, net.now);
         if !self.is_resolved(host) {
             self.look_up(number, host, net);
             return false;

@@ -103,6 +103,11 @@ impl Connection {
         self.state == State::Open
     }
 
+    /// Whether TCP's handshake is complete.
+    pub fn is_connected(&self) -> bool {
+        self.state != State::Opening
+    }
+
     /// Sends a request.
     pub fn ask(&mut self, number: usize, question: &[u8], net: &mut Net) {
         let mut bytes = std::mem::take(&mut self.prefix);
