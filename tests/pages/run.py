@@ -8,7 +8,9 @@ up, 128 KB buffers, or as the options say. Both kernels have the congestion cont
 with --no-reuse the server ends each connection after one response.
 Lookups go over the line, too. Each load is by a new browser with an empty profile, with and without Fast Open
 in turn. The client's kernel has a valid cookie of every host. The table has the model's times beside the browser's, and by how
-many percentage points the model's gain is higher. --write puts it into the docs, in the place for this window and reuse.
+many percentage points the model's gain is higher. The model has Chromium's lengths of requests and of what is in front of a
+response's body, and its own time before the first packet and behind the document's first byte, as measured. --write puts
+the table into the docs, in the place for this window and reuse.
 
 Needs root, a C compiler, nginx and chromium-headless-shell; run `cargo build --release -p firstflight-cli -p
 firstflight-lab` first. It creates only network namespaces, /etc/netns/NAME for each, and processes, which end with it.
@@ -57,7 +59,7 @@ class World:
     """Two namespaces with the line between them, servers and lookups behind it."""
 
     def __init__(self, context, sites, rtt, preload, options):
-        self.preload = preload
+        self.preload, self.own = preload, []
         self.near, self.far = context.namespace(f"pages-near-{rtt}"), context.namespace(f"pages-far-{rtt}")
         for ns in (self.near, self.far):
             # No memory of windows and round-trip times from load to load. Cookies are remembered.
@@ -83,7 +85,7 @@ class World:
         self.log = os.path.join(root, "requests")
         # A browser applies only styles that are called so.
         types = "types { text/html html; text/css css; text/javascript js; image/gif gif; }"
-        http = f"log_format one '$status'; access_log {self.log} one; {types}"
+        http = f"log_format one '$status $request_length $bytes_sent $body_bytes_sent'; access_log {self.log} one; {types}"
         # A browser with a window asks for an icon when the page has loaded.
         reuse = "keepalive_timeout 0;" if options.no_reuse else ""
         server = f"listen 80 fastopen=256; {reuse} location = /favicon.ico {{ access_log off; return 204; }}"
@@ -92,16 +94,24 @@ class World:
     def load(self, site, fast_open):
         before = len(self.answers())
         with Browser(self.near, self.preload if fast_open else None) as browser:
-            seconds = browser.load(site.url)
+            seconds, setup, commit = browser.load(site.url)
         answers = self.answers()[before:]
-        if answers != ["200"] * len(site.resources):
-            raise RuntimeError(f"{site.title}: {len(answers)} answers, {len(site.resources)} expected: {set(answers)}")
+        if [status for status, *_ in answers] != [200] * len(site.resources):
+            raise RuntimeError(f"{site.title}: {len(answers)} answers, {len(site.resources)} expected")
+        self.own.append((setup, commit))
         return seconds
 
     def answers(self):
-        """The status of each answer so far. The browser does not report what styles of other hosts load."""
+        """Each answer so far: its status, the bytes of the request, of the answer, and of its body. The browser does not
+        report what styles of other hosts load."""
         with open(self.log) as file:
-            return file.read().split()
+            return [tuple(map(int, line.split())) for line in file]
+
+    def overhead(self):
+        """What each load cost beside the page, as options of `firstflight-lab pages`: means of bytes and milliseconds."""
+        _, requests, sent, bodies = (statistics.mean(column) for column in zip(*self.answers(), strict=True))
+        setup, commit = (statistics.mean(column) * 1000 for column in zip(*self.own, strict=True))
+        return {"request": requests, "fields": sent - bodies, "setup": setup, "commit": commit}
 
     def counted(self, ns, counter):
         names, values = (line.split()[1:] for line in run("cat", "/proc/net/netstat", ns=ns).stdout.splitlines()[:2])
@@ -128,8 +138,8 @@ def progress(text):
 
 
 def measure(options, sites, preload):
-    """The times of every page, round-trip time and way."""
-    times = {}
+    """The times of every page, round-trip time and way, and what a load costs beside the page."""
+    times, overhead = {}, []
     for rtt in options.rtt:
         with Testbed() as context:
             world = World(context, sites, rtt, preload, options)
@@ -145,20 +155,23 @@ def measure(options, sites, preload):
                         if (taken > 0) != fast_open:
                             raise RuntimeError(f"{site.title} by {WAYS[fast_open]}: the server took {taken} first flights")
                         times.setdefault((site.title, rtt, fast_open), []).append(seconds)
-    return times
+            overhead.append(world.overhead())
+    return times, {name: round(statistics.mean(world[name] for world in overhead)) for name in overhead[0]}
 
 
-def model(options):
-    """What `firstflight-lab pages` says, with servers that do not think."""
+def model(options, overhead):
+    """What `firstflight-lab pages` says, with servers that do not think, and what the browser was seen to need."""
     arguments = ["--rtt", ",".join(map(str, options.rtt)), "--initial-window", str(options.initial_window)]
     for name in ("down", "up", "buffer", "mtu", "loss", "congestion"):
         value = str(getattr(options, name))
         arguments += [f"--{name}", "newreno" if value == "reno" else value]
+    for name, value in overhead.items():
+        arguments += [f"--{name}", str(value)]
     suffix = ", no reuse" if options.no_reuse else ""
     rows = {f"{way}{suffix}": fast_open for fast_open, way in WAYS.items()}
     for row in rows:
         arguments += ["--row", row]
-    report = json.loads(run(command(), "pages", *page(options), "--json", "--think", "0", *arguments, timeout=600).stdout)
+    report = json.loads(run(command(), "pages", *page(options), "--json", "--full", "--think", "0", *arguments, timeout=600).stdout)
     return {
         (case["page"], case["rtt_ms"], rows[case["way"]]): case["seconds"]
         for case in report["cases"]
@@ -171,7 +184,7 @@ def page(options):
     return ("--page", options.page) if options.page else ()
 
 
-def table(options, sites, measured, modelled):
+def table(options, sites, measured, modelled, overhead):
     head = f"{'':<24}{'Chromium, Linux':>27}{'the model':>27}{'points':>9}"
     columns = f"{'plain':>9}{'TFO':>8}{'gain':>10}"
     out = [head, f"{'page':<18}{'RTT':>6}{columns}{columns}{'higher':>9}"]
@@ -188,7 +201,9 @@ def table(options, sites, measured, modelled):
             out.append(f"{line}{higher:>9.1f}")
     spread = max(statistics.pstdev(loads) / statistics.mean(loads) for loads in measured.values())
     out.append(f"the model's gain is within {NEAR:.0f} points in {near} of {cells} rows")
-    out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %; the model: `--think 0`")
+    out.append(f"seconds, means of {options.loads} loads; largest standard deviation of Chromium {spread * 100:.1f} %")
+    measures = " ".join(f"--{name} {value}" for name, value in overhead.items())
+    out.append(f"the model: means of 20 loads with `--think 0 {measures}`, as measured here")
     reuse = "one response a connection" if options.no_reuse else "connections are used again"
     out.append(f"{options.congestion} and an initial window of {options.initial_window} on both sides; {reuse}")
     return "\n".join(out)
@@ -254,8 +269,8 @@ def main():
         preload = os.path.join(context.root(), "fastopen.so")
         compiler = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", preload]
         subprocess.run([*compiler, f"{HERE}/fastopen.c", "-ldl"], check=True)
-        measured = measure(options, sites, preload)
-    text = table(options, sites, measured, model(options))
+        measured, overhead = measure(options, sites, preload)
+    text = table(options, sites, measured, model(options, overhead), overhead)
     print(text)
     if options.json:
         rows = [
@@ -263,7 +278,7 @@ def main():
             for (page, rtt, way), loads in measured.items()
         ]
         with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1)
+            json.dump({"overhead": overhead, "loads": rows}, file, indent=1)
     if options.write:
         write(text, options)
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
