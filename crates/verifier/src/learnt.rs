@@ -2,7 +2,7 @@
 //!
 //! The danger is tracking, and that strangers decide what this host sends. So a learnt verifier is used for the site that named it
 //! and on this network only, is asked seldom, over UDP, at global addresses, and never before a request; and nothing of it is
-//! written to disk. [`State`] has these rules.
+//! written to disk. The machine in `state` has these rules.
 
 mod rules;
 mod state;
