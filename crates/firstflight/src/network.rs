@@ -43,30 +43,12 @@ pub fn network_id() -> Option<NetworkId> {
     Some(derive(kind.trim(), &address))
 }
 
-/// Whether this is an address of this host or of its gateway, or of the same small network (/24, /48) as one of them. Also if the
-/// system does not say its addresses.
-#[cfg(feature = "asap")]
-pub(crate) fn is_near(address: IpAddr) -> bool {
-    let is_alike = |own: IpAddr| match (own, address) {
-        (IpAddr::V4(own), IpAddr::V4(address)) => own.to_bits() >> 8 == address.to_bits() >> 8,
-        (IpAddr::V6(own), IpAddr::V6(address)) => own.to_bits() >> 80 == address.to_bits() >> 80,
-        _ => false,
-    };
-    let Ok(mut interfaces) = nix::ifaddrs::getifaddrs() else { return true };
-    let ip = |address: nix::sys::socket::SockaddrStorage| {
-        let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
-        v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
-    };
-    interfaces.any(|interface| interface.address.and_then(ip).is_some_and(is_alike))
-        || gateway().is_some_and(|(_, gateway)| is_alike(gateway))
-}
-
 fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
 /// Interface and gateway of the default route.
-fn gateway() -> Option<(String, IpAddr)> {
+pub(crate) fn gateway() -> Option<(String, IpAddr)> {
     let v4 = read("/proc/net/route").and_then(|table| default_route(&table));
     if let Some((interface, gateway)) = v4 {
         return Some((interface, gateway.into()));

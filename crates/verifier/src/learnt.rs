@@ -44,7 +44,7 @@ pub struct SiteRecord {
     pub value: Vec<u8>,
     /// How long it may be used, seconds.
     pub ttl: u32,
-    /// It was validated (DNSSEC), by somebody whom this host trusts.
+    /// A resolver that this host trusts has validated it (DNSSEC).
     pub authentic: bool,
 }
 

@@ -5,8 +5,10 @@ mod certificates;
 mod found;
 mod inside;
 mod named;
+mod near;
 mod records;
 mod remembered;
+mod settings;
 
 use super::Authority;
 use super::authority::Host;
@@ -24,13 +26,12 @@ use crate::record::{Names, Published};
 use crate::stream::{Stream, Way};
 pub use calls::Uncertified;
 use certificates::{Certificates, Own};
-use firstflight_credential::asap::{ClientCertificate, Identity};
+use firstflight_credential::asap::Identity;
 use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
-use firstflight_verifier::{CertificatePool, IssuerAddress, KeptCertificate, Patience, PoolConfig, Site};
-use firstflight_wire::asap::VerifierId;
+use firstflight_verifier::{CertificatePool, KeptCertificate, Patience, Site};
 use found::Found;
 pub use found::FoundVerifiers;
 use inside::Inside;
@@ -38,10 +39,10 @@ pub use inside::InsideLookups;
 pub use named::NamedVerifier;
 use records::{Asked, Question, Records};
 use remembered::Remembered;
+pub(super) use settings::{Resolver, Settings};
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -49,74 +50,6 @@ use tokio::time::timeout;
 
 /// How long the end of a program waits for its connections to close in order, and for a renewal that has begun.
 const GRACE: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Default)]
-pub(super) struct Settings {
-    pub issuers: Vec<IssuerAddress>,
-    /// Verifiers that have names.
-    pub named: Vec<NamedVerifier>,
-    /// The certificate that the program has.
-    /// With the site that alone may see it, if there is one.
-    pub given: Option<(Arc<ClientCertificate>, Option<Site>)>,
-    /// The file of that certificate, until the client starts.
-    pub kept: Mutex<Option<KeptCertificate>>,
-    pub pool: PoolConfig,
-    pub file: Option<PathBuf>,
-    /// The cache of the client's memory of servers.
-    pub cache: Option<PathBuf>,
-    /// No resolver is asked what servers publish.
-    pub no_records: bool,
-    pub records: Vec<(Authority, Published)>,
-    pub once: bool,
-    pub inside: Option<InsideLookups>,
-    /// The resolver that the caller named.
-    pub names: Resolver,
-    pub found: FoundVerifiers,
-}
-
-/// A resolver that the caller named.
-pub(super) type Resolver = Option<Arc<Names>>;
-
-impl Settings {
-    /// The client's memory is in this file.
-    pub(super) fn keep_in(&mut self, cache: Option<&PathBuf>) {
-        self.cache = cache.cloned();
-    }
-
-    /// Nothing is learnt from strangers.
-    pub(super) const fn find_none(&mut self) {
-        self.found = FoundVerifiers::Off;
-    }
-
-    /// Whether there are certificates without those of verifiers that are found.
-    const fn has_any(&self) -> bool {
-        !self.issuers.is_empty() || !self.named.is_empty() || self.given.is_some()
-    }
-
-    /// Whose certificates there are.
-    fn verifiers(&self) -> impl Iterator<Item = VerifierId> {
-        let given = self.given.iter().map(|(given, _)| given.verifier().id());
-        let named = self.named.iter().map(|named| named.key.id());
-        self.issuers.iter().map(IssuerAddress::id).chain(named).chain(given)
-    }
-
-    pub(super) fn resolver(&self) -> Resolver {
-        self.names.clone()
-    }
-
-    /// What a client with verifiers needs.
-    pub(super) fn start(
-        self,
-        fixed: Option<NetworkId>,
-        cookies: bool,
-        kernel: &Kernel,
-        by_engine: Option<&ByEngine>,
-    ) -> Option<Asap> {
-        let names = self.names.clone();
-        let wanted = self.has_any() || self.found == FoundVerifiers::Site;
-        wanted.then(|| Asap::new(self, names, fixed, cookies, kernel, by_engine.cloned()))
-    }
-}
 
 /// What a client needs for ASAP.
 #[derive(Debug)]

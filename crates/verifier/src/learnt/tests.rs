@@ -50,7 +50,7 @@ impl Bench {
         Self { state: State::new(HOME), keys: 0, lasts: 3600, seen: "203.0.113.5" }
     }
 
-    /// The record of a host names these verifiers, for so many seconds.
+    /// The record of a host names these verifiers. It may be used for `ttl` seconds.
     fn learn(&mut self, by: &str, verifiers: Vec<Named>, ttl: u64, authentic: bool, now: u64) {
         let trusted = verifiers.iter().map(|one| one.key.id()).collect();
         self.state.handle_record(&host(by), trusted, Duration::from_secs(ttl), at(now));

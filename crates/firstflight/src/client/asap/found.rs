@@ -1,8 +1,8 @@
 //! Verifiers that sites name in their records, for a client that was told of none.
 
+use super::near::is_near;
 use super::records::Resolvers;
 use crate::client::authority::{Authority, Host};
-use crate::network::is_near;
 use crate::record::{Names, Published, Validated};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
@@ -25,8 +25,9 @@ pub enum FoundVerifiers {
     Site,
 }
 
-/// A record that comes this long after a visit at most leads to a question, and so many visits are remembered.
+/// How late after a visit its record may come. Later ones lead to no question.
 const LATE: Duration = Duration::from_secs(10);
+/// The most visits that are remembered.
 const VISITS: usize = 16;
 
 /// The verifiers that were found.

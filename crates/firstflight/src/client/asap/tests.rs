@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use firstflight_credential::Outcome;
+use firstflight_verifier::IssuerAddress;
+use firstflight_wire::asap::VerifierId;
 
 fn published() -> Published {
     let key = firstflight_credential::asap::PrivateKey::from_seed(&[1; 32]);
