@@ -107,59 +107,33 @@ fn nothing_is_asked_before_a_visit_and_then_after_a_while() {
     assert!(bench.state.poll(at(400)).is_none());
 }
 
+/// How many records are asked about in a minute in which a host is visited each second, and `answer` answers each question.
+fn asked_in_a_minute(host_of: impl Fn(u64) -> String, answer: impl Fn(&mut Bench, &Host, u64)) -> u32 {
+    let (mut bench, mut asked) = (Bench::new(), 0);
+    for second in 0..60 {
+        let name = host_of(second);
+        bench.state.handle_record(&host(&name), Vec::new(), Duration::from_secs(300), at(second));
+        bench.state.handle_visit(&name, V4, Duration::ZERO, at(second));
+        while let Some(Task::Learn(of)) = bench.state.poll(at(second)) {
+            asked += 1;
+            answer(&mut bench, &of, second);
+        }
+    }
+    asked
+}
+
 #[test]
 fn records_are_asked_about_seldom() {
-    let mut bench = Bench::new();
-    let mut asked = 0;
-    for second in 0..60 {
-        let name = format!("h.example{second}.com");
-        bench.state.handle_record(&host(&name), Vec::new(), Duration::from_secs(300), at(second));
-        bench.state.handle_visit(&name, V4, Duration::ZERO, at(second));
-        while let Some(Task::Learn(of)) = bench.state.poll(at(second)) {
-            asked += 1;
-            let era = bench.state.era();
-            bench.state.handle_learnt(&of.name, era, None, at(second));
-        }
-    }
-    assert_eq!(asked, 6, "in a minute");
-    // Half of them because of one domain.
-    let mut bench = Bench::new();
-    let mut asked = 0;
-    for second in 0..60 {
-        let name = format!("h{second}.example.com");
-        bench.state.handle_record(&host(&name), Vec::new(), Duration::from_secs(300), at(second));
-        bench.state.handle_visit(&name, V4, Duration::ZERO, at(second));
-        while let Some(Task::Learn(of)) = bench.state.poll(at(second)) {
-            asked += 1;
-            let era = bench.state.era();
-            bench.state.handle_learnt(&of.name, era, None, at(second));
-        }
-    }
-    assert_eq!(asked, 3);
-    // And one host once a minute, whatever comes of it.
-    let mut bench = Bench::new();
-    bench.state.handle_record(&host("a.example.com"), Vec::new(), Duration::from_secs(300), at(0));
-    let mut asked = 0;
-    for second in 0..60 {
-        bench.state.handle_visit("a.example.com", V4, Duration::ZERO, at(second));
-        if bench.state.poll(at(second)).is_some() {
-            asked += 1;
-            bench.learn("a.example.com", Vec::new(), 1, true, second);
-        }
-    }
-    assert_eq!(asked, 1);
-    let mut bench = Bench::new();
-    bench.state.handle_record(&host("a.example.com"), Vec::new(), Duration::from_secs(300), at(0));
-    let mut asked = 0;
-    for second in 0..60 {
-        bench.state.handle_visit("a.example.com", V4, Duration::ZERO, at(second));
-        if bench.state.poll(at(second)).is_some() {
-            asked += 1;
-            let era = bench.state.era();
-            bench.state.handle_learnt("a.example.com", era, None, at(second));
-        }
-    }
-    assert_eq!(asked, 1, "nobody answered");
+    let nobody = |bench: &mut Bench, of: &Host, second| {
+        let era = bench.state.era();
+        bench.state.handle_learnt(&of.name, era, None, at(second));
+    };
+    assert_eq!(asked_in_a_minute(|second| format!("h.example{second}.com"), nobody), 6, "of all hosts");
+    assert_eq!(asked_in_a_minute(|second| format!("h{second}.example.com"), nobody), 3, "of one domain");
+    // And of one host once, whatever comes of it.
+    let none = |bench: &mut Bench, of: &Host, second| bench.learn(&of.name, Vec::new(), 1, true, second);
+    assert_eq!(asked_in_a_minute(|_| "a.example.com".to_owned(), none), 1, "it names none");
+    assert_eq!(asked_in_a_minute(|_| "a.example.com".to_owned(), nobody), 1, "nobody answered");
 }
 
 #[test]
