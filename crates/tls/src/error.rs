@@ -116,8 +116,22 @@ impl ConnectError {
         firstflight::causes(error).find_map(|cause| cause.downcast_ref())
     }
 
+    /// Whether a request over TLS may have been executed that ended with `error`: unless a connect says that it was not
+    /// ([`ConnectError::maybe_delivered`]). What came after the connect is no `ConnectError`. Nobody knows then what the server did.
+    ///
+    /// ```
+    /// # use firstflight_tls::ConnectError;
+    /// let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    /// assert!(ConnectError::may_have_run(&reset));
+    /// assert!(!ConnectError::may_have_run(&ConnectError::Closed));
+    /// ```
+    #[must_use]
+    pub fn may_have_run(error: &(dyn std::error::Error + 'static)) -> bool {
+        Self::of(error).map_or_else(|| ClientError::may_have_run(error), Self::maybe_delivered)
+    }
+
     /// Whether the server may have executed the data. Data that may be executed twice can be sent again; other data
-    /// cannot.
+    /// cannot. Of errors after the connect see [`ConnectError::may_have_run`].
     #[must_use]
     pub const fn maybe_delivered(&self) -> bool {
         matches!(self, Self::MaybeDelivered(_))
