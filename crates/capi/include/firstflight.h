@@ -72,7 +72,6 @@ const char *ff_outcome_name(int outcome);
 #define FF_REASON_DATA_PARTLY_ACKNOWLEDGED     5 /* the SYN-ACK acknowledged only a part of the data in the SYN */
 #define FF_REASON_OPTION_STRIPPED              6 /* something on the path removed the option from the SYN */
 #define FF_REASON_SYN_TIMED_OUT                7 /* the SYN with data got no answer, and a plain SYN was sent instead */
-#define FF_REASON_QUEUE_FULL                   8 /* the listener's accept queue is full */
 #define FF_REASON_POLICY                       9 /* the listener or the connection is configured not to */
 #define FF_REASON_REPLAY                      10 /* the credential or the first flight was seen before */
 #define FF_REASON_UNTRUSTED_VERIFIER          11 /* the server does not trust the verifier that signed the certificate */

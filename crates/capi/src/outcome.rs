@@ -76,13 +76,20 @@ fn numbers(outcome: Outcome) -> (c_int, c_int) {
         Outcome::Handshake(_) => FF_OUTCOME_HANDSHAKE,
         _ => FF_OUTCOME_UNDECIDED,
     };
-    (number, outcome.reason().map_or(FF_REASON_NONE, |reason| reason.index() as c_int + 1))
+    (number, outcome.reason().map_or(FF_REASON_NONE, number_of))
+}
+
+/// The number of a reason that no end reports any more. It stays free, so that the others keep theirs.
+const UNUSED: c_int = 8;
+
+fn number_of(reason: Reason) -> c_int {
+    let number = reason.index() as c_int + 1;
+    if number < UNUSED { number } else { number + 1 }
 }
 
 /// The reason with this number.
 pub(crate) fn reason(number: c_int) -> Option<Reason> {
-    let index = usize::try_from(number).ok()?.checked_sub(1)?;
-    Reason::ALL.get(index).copied()
+    Reason::ALL.iter().copied().find(|reason| number_of(*reason) == number)
 }
 
 #[cfg(test)]
@@ -99,6 +106,6 @@ mod tests {
             assert_eq!(super::reason(number), Some(*reason));
         }
         assert_eq!(source.matches(": c_int =").count(), Reason::ALL.len() + 1);
-        assert_eq!((reason(0), reason(-1), reason(4711)), (None, None, None));
+        assert_eq!([0, UNUSED, -1, 4711].map(reason), [None; 4]);
     }
 }

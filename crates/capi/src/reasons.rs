@@ -18,8 +18,6 @@ pub const FF_REASON_DATA_PARTLY_ACKNOWLEDGED: c_int = 5;
 pub const FF_REASON_OPTION_STRIPPED: c_int = 6;
 /// `syn-timed-out`: the SYN with data got no answer, and a plain SYN was sent instead.
 pub const FF_REASON_SYN_TIMED_OUT: c_int = 7;
-/// `queue-full`: the listener's accept queue is full.
-pub const FF_REASON_QUEUE_FULL: c_int = 8;
 /// `policy`: the listener or the connection is configured not to.
 pub const FF_REASON_POLICY: c_int = 9;
 /// `replay`: the credential or the first flight was seen before.

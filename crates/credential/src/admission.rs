@@ -50,7 +50,7 @@ pub enum Admission {
         /// Held until the client's ACK or the connection's end.
         place: Place,
     },
-    /// Do an ordinary handshake and ignore the data. With [`Reason::QueueFull`] the SYN is dropped instead.
+    /// Do an ordinary handshake and ignore the data.
     Fallback {
         /// Why.
         reason: Reason,
@@ -74,8 +74,7 @@ pub enum Admission {
 
 /// Decides about a SYN for a listener. `shard` is this shard's memory of certificates.
 ///
-/// The checks are made in this order: SYN-cookie pressure and a full accept queue (both whatever the SYN
-/// carries), the policy, the pending limits, the credential, the client's limit, and last, immediately before
+/// The checks are made in this order: SYN-cookie pressure (whatever the SYN carries), the policy, the pending limits, the credential, the client's limit, and last, immediately before
 /// the data is accepted, whether it was accepted before. If a limit stops the first flight, no cookie is
 /// granted (RFC 7413 §4.2.2: as if Fast Open were switched off). A SYN without credential and data is an
 /// ordinary SYN, at a limit too.
@@ -93,9 +92,6 @@ pub fn admit(
     };
     if first.syn_cookie_pressure {
         return refuse(Reason::SynCookie);
-    }
-    if first.accept_queue_full {
-        return refuse(Reason::QueueFull);
     }
     if first.offered.has_block() {
         return admit_block(policies, first, shard, clock);

@@ -91,8 +91,6 @@ pub struct FirstFlight<'a> {
     /// A front handed it over, so nothing came from the client's address. If it is not accepted, it leaves no
     /// state.
     pub relayed: bool,
-    /// The listener's accept queue has no room.
-    pub accept_queue_full: bool,
     /// The listener answers with SYN cookies. It then keeps no state, so no client can skip the handshake.
     pub syn_cookie_pressure: bool,
 }

@@ -116,8 +116,6 @@ reasons! {
         "something on the path removed the option from the SYN"
     SynTimedOut "syn-timed-out"
         "the SYN with data got no answer, and a plain SYN was sent instead"
-    QueueFull "queue-full"
-        "the listener's accept queue is full"
     Policy "policy"
         "the listener or the connection is configured not to"
     Replay "replay"
@@ -214,7 +212,7 @@ mod tests {
         let sentences: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(labels.len(), Reason::ALL.len());
         assert_eq!(sentences.len(), Reason::ALL.len());
-        assert_eq!(Reason::ALL.len(), 46);
+        assert_eq!(Reason::ALL.len(), 45);
     }
 
     #[test]

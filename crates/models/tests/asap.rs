@@ -49,7 +49,6 @@ pub(super) fn syn(payload: &[u8]) -> FirstFlight<'_> {
         offered: Offered::Offer(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }, Carrier::Ip),
         payload,
         relayed: false,
-        accept_queue_full: false,
         syn_cookie_pressure: false,
     }
 }

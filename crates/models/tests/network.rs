@@ -42,7 +42,7 @@ enum Event {
         syn: usize,
         shard: usize,
     },
-    /// The listener answers with SYN cookies, or its accept queue is full.
+    /// The listener answers with SYN cookies, or as many first flights wait for their ACK as may.
     ArrivesAtLimit {
         syn: usize,
         pressure: bool,
@@ -120,20 +120,19 @@ impl Server {
             offered: Offered::Nothing,
             payload: b"POST /order HTTP/1.1\r\n\r\n",
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         }
     }
 
     /// Whether it ran early.
     fn arrives(&self, syn: usize, shard: usize, limit: Option<bool>) -> bool {
-        let first = FirstFlight {
-            syn_cookie_pressure: limit == Some(true),
-            accept_queue_full: limit == Some(false),
-            ..self.first(syn)
-        };
+        let first = FirstFlight { syn_cookie_pressure: limit == Some(true), ..self.first(syn) };
+        let pending = &self.policies[shard].pending;
+        let usual = pending.limit();
+        pending.set_limit(if limit == Some(false) { 0 } else { usual });
         let mut budget = AsapShard::new(BudgetConfig::default());
         let admission = admit((&self.policies[shard]).into(), &first, &mut budget, &self.clock());
+        pending.set_limit(usual);
         matches!(admission, Admission::Accept { .. })
     }
 }

@@ -175,7 +175,6 @@ impl Server {
             offered: Offered::Nothing,
             payload: b"POST /order HTTP/1.1\r\n\r\n",
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         };
         let clock = Clock { mono: Instant::from_secs(1), unix_ms: 0, uncertainty: Duration::ZERO };

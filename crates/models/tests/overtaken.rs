@@ -148,7 +148,6 @@ impl Members {
             offered: Offered::Nothing,
             payload: b"POST /order HTTP/1.1\r\n\r\n",
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         }
     }

@@ -195,11 +195,11 @@ impl Server {
         Ok(())
     }
 
-    fn arrives(&mut self, shard: usize, accept_queue_full: bool) {
+    fn arrives(&mut self, shard: usize, syn_cookie_pressure: bool) {
         let clock = self.clock();
-        self.guards.iter().for_each(|guard| guard.at_limit.store(accept_queue_full, Ordering::Relaxed));
+        self.guards.iter().for_each(|guard| guard.at_limit.store(syn_cookie_pressure, Ordering::Relaxed));
         let (policy, budget, parked) = &mut self.shards[shard];
-        let first = FirstFlight { accept_queue_full, ..syn(&self.payload) };
+        let first = FirstFlight { syn_cookie_pressure, ..syn(&self.payload) };
         let policies = Policies { fast_open: None, asap: Some(policy) };
         match admit(policies, &first, budget, &clock) {
             Admission::Pending { work: Work::Verify(candidate), .. } => *parked = Some(candidate),

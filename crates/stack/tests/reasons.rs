@@ -29,7 +29,6 @@ const ONLY_SEEN_THERE: &str = "the server's own knowledge, which no packet tells
 const CLIENT_ONLY: &str = "decided, or seen, at the client only";
 const STATELESS: &str =
     "answered with a SYN cookie: nothing of the SYN is kept, and its connection says `syn-cookie`";
-const NO_CONNECTION: &str = "the SYN is dropped: there is no connection that could say it";
 
 /// The row of `reason`: what the client and the server report.
 fn said(reason: Reason) -> (Said, Said) {
@@ -42,7 +41,6 @@ fn said(reason: Reason) -> (Said, Said) {
         R::DataPartlyAcknowledged => (By(client::data_partly_acknowledged), Never(CLIENT_ONLY)),
         R::OptionStripped => (By(client::option_stripped), Never(CLIENT_ONLY)),
         R::SynTimedOut => (By(client::syn_timed_out), Never(CLIENT_ONLY)),
-        R::QueueFull => (Never(ONLY_SEEN_THERE), Never(NO_CONNECTION)),
         R::Policy => (By(client::policy), By(server::policy)),
         R::Replay => (By(client::replay), By(server::replay)),
         R::UntrustedVerifier => (By(client::untrusted_verifier), By(server::untrusted_verifier)),

@@ -122,7 +122,6 @@ fn decision_with(
             offered: Offered::Nothing,
             payload: &BYTES[..data_len],
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         };
         change(&mut first);
@@ -216,16 +215,12 @@ fn table_at_the_pending_limit() {
 }
 
 #[test]
-fn pressure_and_a_full_queue_come_before_everything() {
+fn pressure_comes_before_everything() {
     let policy = policy();
     policy.pending.set_limit(0);
     for policy in [None, Some(&policy)] {
         for carries in ALL {
-            let full = decision_with(policy, carries, 100, |first| first.accept_queue_full = true);
-            assert_eq!(full, fallback(Reason::QueueFull));
-            let pressed = decision_with(policy, carries, 100, |first| {
-                (first.accept_queue_full, first.syn_cookie_pressure) = (true, true);
-            });
+            let pressed = decision_with(policy, carries, 100, |first| first.syn_cookie_pressure = true);
             assert_eq!(pressed, fallback(Reason::SynCookie));
         }
     }
@@ -244,7 +239,6 @@ fn accepted_first_flights_hold_their_places() {
         offered: Offered::Nothing,
         payload: &BYTES[..1],
         relayed: false,
-        accept_queue_full: false,
         syn_cookie_pressure: false,
     };
     let held: [_; 2] = core::array::from_fn(|_| asked(Some(&policy), &first));
@@ -317,10 +311,9 @@ fn what_is_refused_is_used_up() {
         checked: true,
     };
     type Change = fn(&FastOpenPolicy, &mut FirstFlight<'_>);
-    let reasons: [(Reason, Change); 4] = [
+    let reasons: [(Reason, Change); 3] = [
         (Reason::PendingLimit, |policy, _| policy.pending.set_limit(0)),
         (Reason::ClientLimit, |policy, _| policy.pending.set_client_limit(0)),
-        (Reason::QueueFull, |_, first| first.accept_queue_full = true),
         (Reason::SynCookie, |_, first| first.syn_cookie_pressure = true),
     ];
     for (expected, change) in reasons {
@@ -337,7 +330,6 @@ fn what_is_refused_is_used_up() {
                 offered: Offered::Nothing,
                 payload: &BYTES,
                 relayed: false,
-                accept_queue_full: false,
                 syn_cookie_pressure: false,
             };
             change(&policy, &mut first);
@@ -358,8 +350,8 @@ fn what_is_refused_is_used_up() {
     let (plain, verifier) = scripted(Verdict::Valid { grant: None, once: None });
     let plain = FastOpenPolicy { verifier: None, ..plain };
     assert_eq!(
-        decision_with(Some(&plain), Primary, 100, |f| f.accept_queue_full = true),
-        fallback(Reason::QueueFull)
+        decision_with(Some(&plain), Primary, 100, |f| f.syn_cookie_pressure = true),
+        fallback(Reason::SynCookie)
     );
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
 }
@@ -392,7 +384,6 @@ fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
             offered: Offered::Nothing,
             payload: &BYTES[..1],
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         };
         assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));

@@ -115,7 +115,6 @@ impl Flight {
             offered: Offered::Offer(offer, Carrier::Ip),
             payload,
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         }
     }

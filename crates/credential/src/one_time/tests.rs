@@ -47,7 +47,6 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
         offered: Offered::Nothing,
         payload: b"GET /",
         relayed: false,
-        accept_queue_full: false,
         syn_cookie_pressure: false,
     };
     let shard = &mut AsapShard::new(BudgetConfig::default());
@@ -246,7 +245,6 @@ fn ordered(presented: Presented<'_>) -> FirstFlight<'_> {
         offered: Offered::Nothing,
         payload: b"POST /order",
         relayed: false,
-        accept_queue_full: false,
         syn_cookie_pressure: false,
     }
 }

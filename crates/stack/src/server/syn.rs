@@ -82,7 +82,6 @@ pub(crate) fn first_flight<'a>(
         offered: offered(key, segment),
         payload: segment.payload,
         relayed: false,
-        accept_queue_full: false,
         syn_cookie_pressure: false,
     }
 }

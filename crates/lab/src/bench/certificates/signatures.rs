@@ -208,7 +208,6 @@ fn examine(
             offered: Offered::Offer(Offer::Block { long_reply: true, len }, Carrier::Ip),
             payload: &payload,
             relayed: false,
-            accept_queue_full: false,
             syn_cookie_pressure: false,
         };
         policy
