@@ -7,8 +7,8 @@
 
 use crate::event::Drop;
 use crate::flow::FlowKey;
-use crate::flows::Flows;
-use crate::server::syn::Syn;
+use crate::journal::Journal;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -129,10 +129,10 @@ const MOST_AWAY: Duration = Duration::from_millis(40);
 
 /// A stack's place in its group, and the packets that it has for the others.
 #[derive(Debug)]
-pub(crate) struct Shard {
-    pub config: ShardConfig,
+struct Shard {
+    config: ShardConfig,
     /// Of the packet that is handled now.
-    pub visits: Visits,
+    visits: Visits,
     /// It goes round all stacks.
     goes_round: bool,
     /// Rounds that began since then.
@@ -145,7 +145,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(config: ShardConfig) -> Self {
+    fn new(config: ShardConfig) -> Self {
         Self {
             config,
             visits: Visits::default(),
@@ -158,8 +158,7 @@ impl Shard {
         }
     }
 
-    /// The next packet for another stack.
-    pub(crate) fn poll(&mut self) -> Option<Misdirected<'_>> {
+    fn poll(&mut self) -> Option<Misdirected<'_>> {
         let Some((shard, visits, len)) = self.waiting.pop_front() else {
             self.bytes.clear();
             self.taken = 0;
@@ -188,6 +187,17 @@ impl Shard {
         self.config.count() > 1 && self.rounds < (MOST_HOPS / hops).max(1)
     }
 
+    /// Keeps a packet for another stack. It is lost if there is no room. Returns true.
+    #[cold]
+    fn hand_to(&mut self, owner: usize, visits: Visits, packet: &[u8], journal: &mut Journal) -> bool {
+        if self.push(owner, visits, packet) {
+            journal.counters.handed_over += 1;
+        } else {
+            journal.drop_packet(Drop::ShardQueueFull);
+        }
+        true
+    }
+
     /// Keeps a packet for `shard`. False if there is no room.
     fn push(&mut self, shard: usize, visits: Visits, packet: &[u8]) -> bool {
         let fits = self.bytes.len() + packet.len() <= MOST_BYTES;
@@ -199,39 +209,56 @@ impl Shard {
     }
 }
 
-impl Flows {
+/// A stack's place among several, if there are several.
+#[derive(Debug)]
+pub(crate) struct Membership(Option<Box<Shard>>);
+
+impl Membership {
+    pub(crate) fn new(config: Option<ShardConfig>) -> Self {
+        Self(config.map(|config| Box::new(Shard::new(config))))
+    }
+
     /// Whether connections with this key may be here.
     #[inline]
     pub(crate) fn owns(&self, key: &FlowKey) -> bool {
-        self.shard.as_ref().is_none_or(|shard| shard.config.owner_of(key) == shard.config.index())
+        self.0.as_ref().is_none_or(|shard| shard.config.owner_of(key) == shard.config.index())
+    }
+
+    /// The packet that is handled next comes from another stack, with these visits; by default it does not.
+    pub(crate) fn set_visits(&mut self, visits: Visits) {
+        if let Some(shard) = &mut self.0 {
+            shard.visits = visits;
+        }
+    }
+
+    /// The next packet for another stack.
+    pub(crate) fn poll(&mut self) -> Option<Misdirected<'_>> {
+        self.0.as_mut()?.poll()
     }
 
     /// Passes a packet of no connection on to the stack that owns its flow, and one that goes round to the next stack. False
     /// if this stack has to handle it.
     #[inline]
-    pub(crate) fn pass_on(&mut self, key: &FlowKey, packet: &[u8]) -> bool {
-        let Some(shard) = &self.shard else { return false };
+    pub(crate) fn pass_on(&mut self, key: &FlowKey, packet: &[u8], journal: &mut Journal) -> bool {
+        let Some(shard) = &mut self.0 else { return false };
         let count = usize::from(shard.visits.count);
         if count == 0 {
             let owner = shard.config.owner_of(key);
-            return owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet);
+            return owner != shard.config.index() && shard.hand_to(owner, Visits::default(), packet, journal);
         }
         let (next, visits) = shard.next();
-        count < 2 * shard.config.count() && self.hand_to(next, visits, packet)
+        count < 2 * shard.config.count() && shard.hand_to(next, visits, packet, journal)
     }
 
     /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that ACK
     /// waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks, twice, and is judged
     /// again: each stack handles what it received before, and what the others hand to it, so an ACK that came earlier than
-    /// the SYN, at any queue, is handled within two rounds. Returns whether this SYN does.
+    /// the SYN, at any queue, is handled within two rounds. Returns whether the SYN that is handled now does, with so many
+    /// bytes of data.
     #[cold]
-    pub(crate) fn begins_round(&mut self, syn: &Syn<'_>) -> bool {
-        let Some(shard) = &mut self.shard else { return false };
-        // In the place of a TIME-WAIT it would lose what it knows of that.
-        let goes = shard.visits.count == 0
-            && syn.above.is_none()
-            && syn.segment.payload.len() <= LONGEST_ROUND
-            && shard.has_round(syn.now);
+    pub(crate) fn begins_round(&mut self, data: usize, now: Instant) -> bool {
+        let Some(shard) = &mut self.0 else { return false };
+        let goes = shard.visits.count == 0 && data <= LONGEST_ROUND && shard.has_round(now);
         shard.rounds += usize::from(goes);
         shard.goes_round = goes;
         goes
@@ -239,19 +266,19 @@ impl Flows {
 
     /// Sends the packet that was handled now round, if its SYN [begins a round](Self::begins_round).
     #[inline]
-    pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant) {
-        if let Some(shard) = &mut self.shard
+    pub(crate) fn send_round(&mut self, packet: &[u8], now: Instant, journal: &mut Journal) {
+        if let Some(shard) = &mut self.0
             && core::mem::take(&mut shard.goes_round)
         {
             let (next, visits) = shard.next();
-            self.hand_to(next, Visits { left: now, ..visits }, packet);
+            shard.hand_to(next, Visits { left: now, ..visits }, packet, journal);
         }
     }
 
     /// Whether the SYN that is handled now is back from its way round, and in time.
     #[inline]
     pub(crate) fn claim(&self, now: Instant) -> Claim {
-        match &self.shard {
+        match &self.0 {
             Some(shard) if shard.visits.count > 0 => {
                 if now - shard.visits.left <= MOST_AWAY {
                     Claim::Held
@@ -264,44 +291,46 @@ impl Flows {
     }
 
     /// Passes a fragment on to the stack that puts its packet together. False if that is this one.
-    pub(crate) fn pass_on_fragment(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) -> bool {
-        let Some(shard) = &self.shard else { return false };
+    pub(crate) fn pass_on_fragment(
+        &mut self,
+        src: IpAddr,
+        dst: IpAddr,
+        packet: &[u8],
+        journal: &mut Journal,
+    ) -> bool {
+        let Some(shard) = &mut self.0 else { return false };
         let owner = shard.config.reassembles(src, dst);
-        owner != shard.config.index() && self.hand_to(owner, Visits::default(), packet)
+        owner != shard.config.index() && shard.hand_to(owner, Visits::default(), packet, journal)
     }
 
     /// Passes a control message of the carrier on. A check of a path goes to the owner of its connection. Keep-alives
     /// and their resets concern all stacks with connections between the two UDP ports, so each stack passes them to the
-    /// next one; the last one answers if none of them knew the ports. False if this stack has to handle it, too.
-    pub(crate) fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
-        let Some(shard) = &self.shard else { return false };
-        let (config, Visits { count, known, .. }) = (shard.config, shard.visits);
+    /// next one; the last one answers if none of them knew the ports. `ours`: this stack knows them. False if it has to
+    /// handle the message, too.
+    pub(crate) fn pass_on_control(
+        &mut self,
+        key: &FlowKey,
+        control: Control,
+        ours: impl FnOnce() -> bool,
+        packet: &[u8],
+        journal: &mut Journal,
+    ) -> bool {
+        let Some(shard) = &mut self.0 else { return false };
+        let Visits { count, known, .. } = shard.visits;
         let path = match control {
             Control::PathChallenge(path) | Control::PathResponse(path) => path,
             Control::KeepAlive | Control::Reset => {
-                let hash = self.hasher.hash(key);
-                let ours = self.carrier.as_ref().is_some_and(|carrier| carrier.find(hash, key).is_some());
+                let ours = ours();
                 let known = known || ours;
-                let last = usize::from(count) + 1 >= config.count();
+                let last = usize::from(count) + 1 >= shard.config.count();
                 if !last {
                     let (next, visits) = shard.next();
-                    self.hand_to(next, Visits { known, ..visits }, packet);
+                    shard.hand_to(next, Visits { known, ..visits }, packet, journal);
                 }
                 return !ours && (!last || known);
             }
         };
-        self.pass_on(&key.with_inner(path.dst_port, path.src_port), packet)
-    }
-
-    /// Keeps a packet for another stack. It is lost if there is no room. Returns true.
-    #[cold]
-    fn hand_to(&mut self, owner: usize, visits: Visits, packet: &[u8]) -> bool {
-        if self.shard.as_mut().is_some_and(|shard| shard.push(owner, visits, packet)) {
-            self.journal.counters.handed_over += 1;
-        } else {
-            self.journal.drop_packet(Drop::ShardQueueFull);
-        }
-        true
+        self.pass_on(&key.with_inner(path.dst_port, path.src_port), packet, journal)
     }
 }
 

@@ -139,7 +139,7 @@ impl Client {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             *key = key.with_local_port(port);
             let hash = flows.hasher.hash(key);
-            if unlikely(!flows.owns(key)) {
+            if unlikely(!flows.shard.owns(key)) {
                 return Err(ConnectError::OtherShard);
             }
             return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
@@ -149,7 +149,9 @@ impl Client {
         let port = first.port;
         let chosen = key.with_local_port(port);
         let hash = flows.hasher.hash(&chosen);
-        if unlikely(self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.owns(&chosen)) {
+        if unlikely(
+            self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.shard.owns(&chosen),
+        ) {
             return self.choose_free_port(flows, key, random);
         }
         self.ports.choose(first, random);
@@ -170,7 +172,7 @@ impl Client {
         let port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
             hash = flows.hasher.hash(&key);
-            !flows.owns(&key) || is_taken(flows, &key, hash)
+            !flows.shard.owns(&key) || is_taken(flows, &key, hash)
         });
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
         Ok(hash)

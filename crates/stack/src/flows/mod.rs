@@ -34,7 +34,7 @@ use crate::flows::wheel::TimerWheel;
 use crate::journal::Journal;
 use crate::output::{Outbox, Reply};
 use crate::random::Random;
-use crate::shard::Shard;
+use crate::shard::Membership;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -78,8 +78,7 @@ pub(crate) struct Flows {
     pub relief: Relief,
     pub fragments: Fragments,
     pub journal: Journal,
-    /// The place among several stacks, if there are several.
-    pub shard: Option<Box<Shard>>,
+    pub shard: Membership,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
     news: Vec<u32>,
 }
@@ -112,7 +111,7 @@ impl Flows {
             relief: Relief::default(),
             fragments: Fragments::default(),
             journal: Journal::new(limits.trace),
-            shard: config.shard.map(|shard| Box::new(Shard::new(shard))),
+            shard: Membership::new(config.shard),
             news: Vec::new(),
             random,
             config,

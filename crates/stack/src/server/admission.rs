@@ -126,13 +126,16 @@ impl Server {
         let fast_open = segment.options.fast_open();
         let mut first = first_flight(&key, segment, fast_open.as_ref());
         first.syn_cookie_pressure = room.tail;
-        first.claim = flows.claim(now);
+        first.claim = flows.shard.claim(now);
         let clock = flows.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
             Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
-            Admission::Fallback { reason: Reason::NotActive, .. } if flows.begins_round(syn) => {
+            // In the place of a TIME-WAIT it would lose what it knows of that.
+            Admission::Fallback { reason: Reason::NotActive, .. }
+                if syn.above.is_none() && flows.shard.begins_round(segment.payload.len(), now) =>
+            {
                 Verdict::GoesRound
             }
             Admission::Fallback { reason, grant, tell, refused } => {

@@ -13,7 +13,7 @@ use crate::stack::Stack;
 use core::hint::cold_path;
 use core::net::IpAddr;
 use firstflight_tcp::{CloseReason, Disposition, DropReason, StateName, TimeWaitAction, follows};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::carrier::{Carried, Control};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::icmp::{self as wire_icmp, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
@@ -76,9 +76,9 @@ impl Stack {
             None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.pass_on(&key, packet) {
+                if !self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) {
                     self.handle_new(&key, hash, &segment, now);
-                    self.flows.send_round(packet, now);
+                    self.flows.shard.send_round(packet, now, &mut self.flows.journal);
                 }
             }
             None => {}
@@ -115,7 +115,7 @@ impl Stack {
         // The stack that puts the packet together counts the fragment.
         if let Ok(fragment) = &parsed
             && ours
-            && self.flows.pass_on_fragment(fragment.src, fragment.dst, packet)
+            && self.flows.shard.pass_on_fragment(fragment.src, fragment.dst, packet, &mut self.flows.journal)
         {
             return;
         }
@@ -155,7 +155,7 @@ impl Stack {
             return self.flows.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.flows.find(&key) else {
-            if self.flows.pass_on(&key, packet) {
+            if self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) {
                 return;
             }
             return self.flows.journal.drop_packet(Drop::BadIcmp);
@@ -412,20 +412,29 @@ impl Stack {
                 let hash = self.flows.hasher.hash(&key);
                 match self.flows.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.flows.comes_from_another(&key) && !self.flows.pass_on(&key, packet) => {
+                    None if self.flows.comes_from_another(&key)
+                        && !self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) =>
+                    {
                         self.handle_new(&key, hash, &segment, now);
-                        self.flows.send_round(packet, now);
+                        self.flows.shard.send_round(packet, now, &mut self.flows.journal);
                     }
                     None => {}
                 }
             }
             Carried::Control(control) => {
                 let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
-                if self.flows.comes_from_another(&key) && !self.flows.pass_on_control(&key, control, packet) {
+                if self.flows.comes_from_another(&key) && !self.pass_on_control(&key, control, packet) {
                     self.flows.handle_control(key, control, now);
                 }
             }
         }
         self.settle(now);
+    }
+
+    /// Whether a control message of the carrier is for another stack of the group only.
+    fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
+        let Flows { shard, carrier, hasher, journal, .. } = &mut self.flows;
+        let ours = || carrier.as_ref().is_some_and(|carrier| carrier.find(hasher.hash(key), key).is_some());
+        shard.pass_on_control(key, control, ours, packet, journal)
     }
 }

@@ -331,13 +331,9 @@ impl Stack {
 
     /// Takes a packet that came to another shard, from its [`Stack::poll_misdirected`].
     pub fn handle_misdirected(&mut self, now: Instant, visits: Visits, packet: &[u8]) {
-        if let Some(shard) = &mut self.flows.shard {
-            shard.visits = visits;
-        }
+        self.flows.shard.set_visits(visits);
         self.take_in(now, packet);
-        if let Some(shard) = &mut self.flows.shard {
-            shard.visits = Visits::default();
-        }
+        self.flows.shard.set_visits(Visits::default());
     }
 
     /// Counts packets from [`Stack::poll_misdirected`] for which the other shard had no room.
@@ -389,7 +385,7 @@ impl Stack {
     /// The next packet that belongs to another shard ([`Config::shard`]). Poll until there is none after each burst of
     /// received packets.
     pub fn poll_misdirected(&mut self) -> Option<Misdirected<'_>> {
-        self.flows.shard.as_mut()?.poll()
+        self.flows.shard.poll()
     }
 
     /// The next thing that the other shards must know of a server ([`Config::shard`]).
