@@ -2,7 +2,7 @@
 
 use crate::client::ports::DEFAULT_RANGE;
 use crate::flow::FlowKey;
-use crate::flows::fragments::FragmentLimits;
+use crate::fragments::FragmentLimits;
 use crate::shard::ShardConfig;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -21,6 +21,7 @@ pub mod config;
 mod event;
 mod flow;
 mod flows;
+mod fragments;
 mod journal;
 mod output;
 mod queue;
@@ -37,8 +38,8 @@ pub use config::{
 };
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
-pub use flows::fragments::FragmentLimits;
 pub use flows::verifier::VerifierMessage;
+pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};
 pub use server::asap::Verifications;
 pub use server::listen::ListenError;

@@ -4,16 +4,13 @@
 
 pub(crate) mod carried;
 pub(crate) mod carrier;
-pub(crate) mod fragments;
 pub(crate) mod icmp;
 pub(crate) mod isn;
 pub(crate) mod pair;
 pub(crate) mod paths;
 pub(crate) mod rebinding;
-pub(crate) mod relief;
 pub(crate) mod slab;
 pub(crate) mod slot;
-pub(crate) mod starved;
 pub(crate) mod time_wait;
 pub(crate) mod verifier;
 pub(crate) mod wheel;
@@ -23,12 +20,9 @@ use crate::config::Config;
 use crate::event::{ConnId, Drop, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::flows::carrier::Carrier;
-use crate::flows::fragments::Fragments;
 use crate::flows::isn::{Initial, IsnGenerator};
-use crate::flows::relief::Relief;
 use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Beginning, Owner, Slot};
-use crate::flows::starved::Starved;
 use crate::flows::time_wait::TimeWaitTable;
 use crate::flows::wheel::TimerWheel;
 use crate::journal::Journal;
@@ -74,9 +68,6 @@ pub(crate) struct Flows {
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub spare: Vec<Box<Asked>>,
-    pub starved: Starved,
-    pub relief: Relief,
-    pub fragments: Fragments,
     pub journal: Journal,
     pub shard: Membership,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
@@ -107,9 +98,6 @@ impl Flows {
             isn: IsnGenerator::new(numbers),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             spare: Vec::new(),
-            starved: Starved::default(),
-            relief: Relief::default(),
-            fragments: Fragments::default(),
             journal: Journal::new(limits.trace),
             shard: Membership::new(config.shard),
             news: Vec::new(),

@@ -172,7 +172,7 @@ pub(crate) struct Slot {
     pub announced: bool,
     /// It is in the transmit queue.
     pub queued: bool,
-    /// It waits for memory, see [`crate::flows::starved`].
+    /// It waits for memory, see `stack/shortage.rs`.
     pub starved: bool,
     /// It is in the flow table.
     pub mapped: bool,

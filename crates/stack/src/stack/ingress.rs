@@ -4,9 +4,9 @@ use crate::addresses::is_mapped;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::fragments::Rules;
 use crate::flows::icmp;
 use crate::flows::slot::Owner;
+use crate::fragments::Rules;
 use crate::output::Reply;
 use crate::server::syn::{Syn, is_first_syn};
 use crate::stack::Stack;
@@ -126,7 +126,7 @@ impl Stack {
             Err(reason) => return self.flows.journal.drop_packet(reason),
         };
         let counters = &mut self.flows.journal.counters;
-        match self.flows.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
+        match self.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
             // the first fragment.
             Some(Ok(whole)) => {

@@ -4,6 +4,7 @@ pub(crate) mod egress;
 pub(crate) mod gauges;
 pub(crate) mod ingress;
 pub(crate) mod lifecycle;
+mod shortage;
 pub(crate) mod socket;
 
 use crate::client::Client;
@@ -11,6 +12,7 @@ use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flows::Flows;
 use crate::flows::slot::Owner;
+use crate::fragments::Fragments;
 use crate::journal::Subject;
 use crate::journal::counters::Counters;
 use crate::random::Random;
@@ -19,6 +21,7 @@ use crate::server::asap::Verifications;
 use crate::server::relayed::RelayedFlight;
 use crate::shard::{Misdirected, Visits};
 use crate::stack::gauges::Gauges;
+use crate::stack::shortage::Shortage;
 use core::fmt;
 use core::net::IpAddr;
 use firstflight_credential::asap::Verified;
@@ -99,6 +102,8 @@ pub struct Stack {
     pub(crate) flows: Flows,
     pub(crate) server: Server,
     pub(crate) client: Client,
+    fragments: Fragments,
+    shortage: Shortage,
 }
 
 impl fmt::Debug for Stack {
@@ -126,6 +131,8 @@ impl Stack {
             server: Server::new(&config.limits, cookies),
             client: Client::new(&config, ports),
             flows: Flows::new(config, hashes, numbers, random, now),
+            fragments: Fragments::default(),
+            shortage: Shortage::default(),
         }
     }
 
@@ -168,8 +175,8 @@ impl Stack {
             connections: self.connections(),
             time_waits: self.time_waits(),
             buffer_bytes: self.buffer_bytes(),
-            fragmented: self.flows.fragments.packets(),
-            fragment_bytes: self.flows.fragments.bytes(),
+            fragmented: self.fragments.packets(),
+            fragment_bytes: self.fragments.bytes(),
             ..Gauges::default()
         };
         self.server.add_gauges(&mut gauges);
@@ -307,7 +314,7 @@ impl Stack {
         }
         self.flows.time_wait.expire(now);
         self.flows.held.expire(now);
-        self.flows.fragments.expire(now, &mut self.flows.journal.counters);
+        self.fragments.expire(now, &mut self.flows.journal.counters);
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.handle_carrier_timeout(now);
         }
@@ -356,12 +363,8 @@ impl Stack {
 
     /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if unlikely(self.flows.starved.any()) {
-            self.flows.starved.feed(
-                self.flows.pool.outstanding(),
-                &mut self.flows.slots,
-                &mut self.flows.journal,
-            );
+        if unlikely(self.shortage.any()) {
+            self.shortage.feed(self.flows.pool.outstanding(), &mut self.flows.slots, &mut self.flows.journal);
         }
         loop {
             let id = match self.flows.journal.poll_event()? {
@@ -418,7 +421,7 @@ impl Stack {
         let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
         // The wheel may still have timers of connections that are gone.
         let timers = if self.flows.slots.len() == 0 { None } else { self.flows.wheel.next_deadline() };
-        let fragments = self.flows.fragments.next_deadline();
+        let fragments = self.fragments.next_deadline();
         let rest = [timers, self.server.next_deadline(), carrier, fragments];
         rest.into_iter().chain(tables).flatten().min()
     }

@@ -230,12 +230,12 @@ impl Stack {
             return;
         }
         let taken = self.flows.pool.outstanding();
-        for index in self.flows.relief.choose(&self.flows.slots, now) {
+        for index in self.shortage.choose(&self.flows.slots, now) {
             self.flows.journal.counters.stuck_reset += 1;
             self.flows.shed(index);
         }
         self.settle(now);
-        self.flows.starved.add(id, taken, &mut self.flows.slots);
+        self.shortage.add(id, taken, &mut self.flows.slots);
     }
 
     /// Takes out data of the peer. `Ok(0)` is the end of the stream.

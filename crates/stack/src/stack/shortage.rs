@@ -1,23 +1,33 @@
-//! Connections whose application could not write because the stack's memory was used up
-//! ([`crate::Limits::buffer_bytes`]). They become writable when other connections give memory back. No event of
-//! their own would show that, because they have nothing in flight.
+//! What happens when the stack's memory is used up ([`crate::Limits::buffer_bytes`]). None of this is on the path of
+//! packets.
+//!
+//! Connections are reset, first those whose peers accept nothing. Connections whose application could not write become
+//! writable when others give memory back. No event of their own would show that, because they have nothing in flight.
 
 use crate::event::ConnId;
 use crate::flows::slab::Places;
-use crate::flows::slot::Slot;
+use crate::flows::slot::{STUCK, Slot};
 use crate::journal::Journal;
 use alloc::vec::Vec;
+use core::time::Duration;
 use firstflight_tcp::Readiness;
+use firstflight_wire::Instant;
 
-/// The waiting connections, each once.
+/// Least time between two walks over all connections.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The connections that wait for memory, and when others were last reset for it.
 #[derive(Debug, Default)]
-pub(crate) struct Starved {
+pub(crate) struct Shortage {
+    /// The waiting connections, each once.
     waiting: Vec<ConnId>,
     /// Bytes in use when the last of them was refused. With fewer in use, it is worth trying again.
     taken: usize,
+    /// When connections to reset were last chosen.
+    chosen: Option<Instant>,
 }
 
-impl Starved {
+impl Shortage {
     /// Whether any connection waits.
     #[inline]
     pub(crate) fn any(&self) -> bool {
@@ -51,5 +61,23 @@ impl Starved {
                 slot.announce(id.index, id.generation, journal);
             }
         }
+    }
+
+    /// A sixteenth of the connections whose peers accept nothing, those that have been stuck for longest. None if the last
+    /// choice was a moment ago.
+    #[cold]
+    pub(crate) fn choose(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
+        if self.chosen.is_some_and(|at| now - at < PAUSE) {
+            return Vec::new();
+        }
+        self.chosen = Some(now);
+        let stuck = |i: u32| Some((slots.get(i)?.stuck_since()?, i));
+        let mut all: Vec<(Instant, u32)> = slots.indices().filter_map(stuck).collect();
+        all.retain(|(since, _)| now - *since >= STUCK);
+        let count = all.len().div_ceil(16);
+        if count < all.len() {
+            all.select_nth_unstable(count);
+        }
+        all.into_iter().take(count).map(|(_, index)| index).collect()
     }
 }
