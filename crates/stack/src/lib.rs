@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 mod addresses;
+mod carrier;
 mod client;
 pub mod config;
 mod event;

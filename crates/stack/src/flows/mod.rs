@@ -2,13 +2,8 @@
 //! those that are over, and what waits to be sent. [`Server`](crate::server::Server) and
 //! [`Client`](crate::client::Client) decide how connections begin and what they show; this part knows neither.
 
-pub(crate) mod carried;
-pub(crate) mod carrier;
 pub(crate) mod icmp;
 pub(crate) mod isn;
-pub(crate) mod pair;
-pub(crate) mod paths;
-pub(crate) mod rebinding;
 pub(crate) mod slab;
 pub(crate) mod slot;
 pub(crate) mod time_wait;
@@ -16,10 +11,10 @@ pub(crate) mod verifier;
 pub(crate) mod wheel;
 
 use crate::addresses::possible_on_link;
+use crate::carrier::Carrier;
 use crate::config::Config;
 use crate::event::{ConnId, Drop, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
-use crate::flows::carrier::Carrier;
 use crate::flows::isn::{Initial, IsnGenerator};
 use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Beginning, Owner, Slot};

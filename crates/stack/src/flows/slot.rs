@@ -1,7 +1,7 @@
 //! One connection with what the stack knows about it.
 
+use crate::carrier::pair::PairId;
 use crate::flow::FlowKey;
-use crate::flows::pair::PairId;
 use crate::journal::Journal;
 use crate::output::Outbox;
 use alloc::boxed::Box;

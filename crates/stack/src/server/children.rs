@@ -52,7 +52,7 @@ impl Server {
         let mut plan = ChildPlan::default();
         self.add_options(flows, &mut plan, syn.segment, reply, grant);
         if syn.key.is_carried() {
-            plan.retries = crate::flows::carrier::SYN_ACK_RETRIES;
+            plan.retries = crate::carrier::SYN_ACK_RETRIES;
             plan.linger_s = HALF_OPEN_LINGER_S;
         }
         let child = self.make_child(flows, syn, &plan, Outcome::Handshake(reason), None);
@@ -127,7 +127,7 @@ impl Server {
             None => self.reply_to(syn, None, grant.is_some()),
         };
         if syn.key.is_carried() {
-            plan.retries = plan.retries.min(crate::flows::carrier::SYN_ACK_RETRIES);
+            plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
             plan.follow = FOLLOWER_BYTES;
         }
         if plan.retries < ChildPlan::default().retries {

@@ -3,12 +3,12 @@
 //!
 //! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
+use crate::carrier::paths::{
+    AGAIN, Answer, Check, FORMER, Former, GAP, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
+};
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::paths::{
-    AGAIN, Answer, Check, FORMER, Former, GAP, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
-};
 use crate::flows::slot::Slot;
 use crate::output::Reply;
 use alloc::vec::Vec;

@@ -8,10 +8,15 @@
 //! ports can forge that reset, so it ends nothing. It makes connections send a probe, and the answer of the peer's
 //! TCP to the probe is judged as always (RFC 5961). One reset is accepted for each keep-alive that was sent.
 
+mod connections;
+pub(crate) mod pair;
+mod paths;
+mod rebinding;
+
+use crate::carrier::pair::PairId;
+use crate::carrier::paths::Paths;
 use crate::config::CarrierConfig;
 use crate::flow::{FlowKey, FlowTable};
-use crate::flows::pair::PairId;
-use crate::flows::paths::Paths;
 use crate::flows::slab::{Places, Slab};
 use crate::flows::slot::{Owner, Slot};
 use crate::flows::verifier::VerifierMessages;
