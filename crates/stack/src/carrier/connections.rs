@@ -1,7 +1,5 @@
 //! TCP in UDP: messages of the carrier, and connections that begin and end between two UDP ports.
 
-use crate::addresses::{possible_on_link, possible_source};
-use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
@@ -13,35 +11,13 @@ use firstflight_wire::Instant;
 use firstflight_wire::carrier::Control;
 
 impl Flows {
-    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
-    /// counted.
-    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
-        let (src, dst) = (key.remote_ip(), key.local_ip());
-        let trusted = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
-        if !trusted && !self.is_ours(dst) {
-            self.journal.drop_packet(Drop::NotForUs);
-            return false;
-        }
-        // Another program on the same host may have another UDP port.
-        let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
-        // The system has checked what comes through its socket. A program on this host may be at a loopback address.
-        let from_socket = self.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
-        let possible =
-            if from_socket { possible_source(src) } else { possible_on_link(src) && !self.is_broadcast(src) };
-        if ourselves || key.outer_remote() == 0 || !possible {
-            self.journal.drop_packet(Drop::BadSource);
-            return false;
-        }
-        true
-    }
-
     pub(crate) fn handle_control(&mut self, key: FlowKey, control: Control, now: Instant) {
         let hash = self.hasher.hash(&key);
         let Some(carrier) = &mut self.carrier else { return };
         match (control, carrier.find(hash, &key)) {
             (Control::KeepAlive, None) => {
                 self.journal.counters.carrier_resets_sent += 1;
-                self.outbox.reply(Reply::Control(key, Control::Reset), &mut self.journal);
+                self.reply(Reply::Control(key, Control::Reset));
             }
             (Control::Reset, Some(pair)) => {
                 let suspects = carrier.reset(pair);
@@ -61,10 +37,10 @@ impl Flows {
     /// See [`Stack::keep_alive`](crate::Stack::keep_alive).
     pub(crate) fn keep_alive(&mut self, to: SocketAddr) {
         let same = |ip: &&IpAddr| ip.is_ipv4() == to.is_ipv4();
-        let Some(local) = self.config.addresses.iter().find(same).copied() else { return };
+        let Some(local) = self.env.config.addresses.iter().find(same).copied() else { return };
         if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {
             let key = FlowKey::of(local, 0, to.ip(), 0).carried(carrier.port, to.port());
-            self.outbox.reply(Reply::Control(key, Control::KeepAlive), &mut self.journal);
+            self.reply(Reply::Control(key, Control::KeepAlive));
         }
     }
 

@@ -41,10 +41,6 @@ pub(crate) struct Carrier {
     pub port: u16,
     /// See [`CarrierConfig::from_socket`].
     pub from_socket: bool,
-    /// Largest UDP payload to send.
-    pub datagram: u16,
-    /// See [`CarrierConfig::probe`].
-    pub probe: bool,
     keep_alive: Option<KeepAlive>,
     keep_alive_for: Option<Duration>,
     /// Connections whose client's UDP port may change.
@@ -141,8 +137,6 @@ impl Carrier {
         (config.port != 0).then(|| Self {
             port: config.port,
             from_socket: config.from_socket,
-            datagram: config.datagram,
-            probe: config.probe,
             keep_alive: config
                 .keep_alive
                 .filter(|every| !every.is_zero())

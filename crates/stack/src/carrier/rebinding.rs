@@ -18,11 +18,6 @@ use firstflight_wire::carrier::{Control, PathProof};
 use firstflight_wire::tcp::{Flags, Segment};
 
 impl Flows {
-    /// The common hash of all connections that differ only in the client's UDP port.
-    pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
-        self.hasher.hash(&key.anywhere())
-    }
-
     /// Whether a segment in UDP of no flow belongs to a connection whose client had another UDP port. If so, the
     /// segment is dropped, and the new port is checked.
     ///
@@ -84,8 +79,10 @@ impl Flows {
     /// were unanswered for long enough. `answers`: the challenge answers a segment from that port. Other challenges
     /// do not count, because the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
-        let bits = [self.random.next_u64(), self.random.next_u64()];
-        let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else { return true };
+        let bits = [self.env.random.next_u64(), self.env.random.next_u64()];
+        let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else {
+            return true;
+        };
         let (key, current) = (slot.key, slot.key.outer_remote());
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
         let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
@@ -141,7 +138,7 @@ impl Flows {
     /// Sends a challenge for the connection of `key` to this UDP port of its client.
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
-        self.outbox.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))), &mut self.journal);
+        self.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))));
     }
 
     /// Asks the ports again that connections had before they moved.
@@ -183,7 +180,7 @@ impl Flows {
             carrier.doubt(pair, now);
         }
         let response = Control::PathResponse(proof(key, bits));
-        self.outbox.reply(Reply::Control(key.outer(), response), &mut self.journal);
+        self.reply(Reply::Control(key.outer(), response));
         self.touched(index);
     }
 
@@ -203,7 +200,7 @@ impl Flows {
             return;
         }
         // The bits are valid once.
-        let spent = self.random.next_u64();
+        let spent = self.env.random.next_u64();
         let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
         match answer {
             // Former ports are still believed: the connection's own port may be an attacker's.
@@ -293,7 +290,7 @@ impl Flows {
         }
         let (hash, record) = (self.hash_anywhere(&slot.key), slot.conn.time_wait());
         if let Some(carrier) = &mut self.carrier {
-            carrier.paths.closed.insert(hash, record, now, self.tcp.time_wait);
+            carrier.paths.closed.insert(hash, record, now, self.env.tcp.time_wait);
         }
     }
 
@@ -309,12 +306,12 @@ impl Flows {
         {
             return false;
         }
-        let lasts = self.tcp.time_wait;
+        let lasts = self.env.tcp.time_wait;
         carrier.paths.closed.restart(hash, now, lasts);
         self.time_wait.restart(self.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);
-        let value = echo.unwrap_or_else(|| self.isn.timestamp(key, now));
-        self.outbox.reply(Reply::time_wait(*key, &record, value), &mut self.journal);
+        let value = echo.unwrap_or_else(|| self.env.isn.timestamp(key, now));
+        self.reply(Reply::time_wait(*key, &record, value));
         true
     }
 }

@@ -79,10 +79,10 @@ impl Client {
             (Some(own), Some(theirs)) => Some((own, theirs)),
             (None, Some(_)) => return Err(ConnectError::NoCarrier),
         };
-        let ourselves = flows.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
+        let ourselves = flows.env.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
         let no_port = remote.port() == 0 || config.carrier == Some(0);
         //= rfc9293 MUST-46
-        if no_port || !possible_source(ip) || flows.is_broadcast(ip) || ourselves {
+        if no_port || !possible_source(ip) || flows.env.is_broadcast(ip) || ourselves {
             return Err(ConnectError::BadRemote);
         }
         if flows.is_full() {
@@ -90,7 +90,7 @@ impl Client {
         }
         let mut key = any_port(flows, remote, config, outer)?;
         let hash = self.choose_port(flows, &mut key, config)?;
-        let mut ends = flows.endpoints(&key, None, now);
+        let mut ends = flows.env.endpoints(&key, None, now);
         let mut plan = SynPlan::default();
         let Intent { asked, outcome, path_mss } = self.intend(flows, &mut plan, config, &key, data, now);
         if path_mss < ends.path_mss {
@@ -144,7 +144,7 @@ impl Client {
             }
             return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
-        let random = u32::from(flows.random.next_byte());
+        let random = u32::from(flows.env.random.next_byte());
         let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
         let port = first.port;
         let chosen = key.with_local_port(port);
@@ -195,12 +195,12 @@ fn any_port(
     let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
     let ip = match config.local {
         Some(local) if !local.ip().is_unspecified() => {
-            if !flows.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
+            if !flows.env.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
                 return Err(ConnectError::LocalInUse);
             }
             local.ip()
         }
-        _ => *flows.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
+        _ => *flows.env.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
     };
     let key = FlowKey::of(ip, 0, remote.ip(), remote.port());
     let Some((own, theirs)) = outer else { return Ok(key) };

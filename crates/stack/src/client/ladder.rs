@@ -228,7 +228,7 @@ impl Client {
         }
         let Ok(local) = self.local_end(flows, remote, &any_port) else { return };
         let key = FlowKey::new(local, remote);
-        let mut ends = flows.endpoints(&key, None, now);
+        let mut ends = flows.env.endpoints(&key, None, now);
         ends.path_mss = self.client_path_mss(flows, &key, now);
         let Some(slot) = flows.slots.get(index) else { return };
         if loses_large_segments(&slot.conn) {
@@ -260,7 +260,9 @@ impl Client {
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
-        let Some((winner, loser)) = flows.slots.pair_mut(twin, first) else { return Disposition::Reset };
+        let Some((winner, loser)) = flows.slots.pair_mut(twin, first) else {
+            return Disposition::Reset;
+        };
         if winner.conn.syn_ack_report(segment).is_none() {
             if !segment.flags.intersects(Flags::ACK.union(Flags::RST)) {
                 // The peer's own SYN opens nothing here.
@@ -300,7 +302,7 @@ impl Client {
         let server = slot.key.remote_ip();
         let disposition = slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut flows.pool);
         if let Some(mss) = segment.options.mss {
-            self.credentials.learn_mss(flows.config.network, server, mss);
+            self.credentials.learn_mss(flows.env.config.network, server, mss);
         }
         flows.touched(first);
         self.drop_twin(flows, Some(twin));
@@ -343,10 +345,8 @@ impl Client {
         flows.wheel.cancel(twin);
         flows.table.remove(hashes.1, first);
         flows.table.remove(hashes.0, twin);
-        let slots = &flows.slots;
-        for (hash, index) in [(hashes.0, first), (hashes.1, twin)] {
-            flows.table.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
-        }
+        flows.map(hashes.0, first);
+        flows.map(hashes.1, twin);
         if large {
             self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }

@@ -101,7 +101,7 @@ impl Client {
         if let (Some(carrier), Some(_)) = (&flows.carrier, config.carrier) {
             key = key.carried(carrier.port, 0);
         }
-        let random = || flows.random.next_u64().to_be_bytes();
+        let random = || flows.env.random.next_u64().to_be_bytes();
         let request_id = certified.request_id.unwrap_or_else(random);
         let Certified { certificate, identity, now: certified_at, .. } = &certified;
         let block = if key.is_carried() {
@@ -109,12 +109,12 @@ impl Client {
         } else {
             certificate.request(Carrier::Ip, identity, data, request_id, *certified_at)
         };
-        let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.tcp));
+        let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.env.tcp));
         // The SYN has no room for timestamps, and both copies are one SYN.
         tcp.timestamps = false;
         let [a, b, ..] = request_id;
         let asked = Asked {
-            network: flows.config.network_of(&key),
+            network: flows.env.config.network_of(&key),
             form: firstflight_wire::tcp::FastOpenForm::Standard,
             fast_open: false,
             bare: false,
@@ -137,7 +137,7 @@ impl Client {
             elsewhere: true,
             ..SynPlan::default()
         };
-        let ends = flows.endpoints(&key, None, now);
+        let ends = flows.env.endpoints(&key, None, now);
         let hash = flows.hasher.hash(&key);
         let (tcp, owner) = (Arc::new(tcp), Owner::Application);
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
@@ -190,7 +190,7 @@ impl Client {
         if let (true, Some(outer)) = (wild.is_carried(), armed.outer) {
             key = key.carried(wild.outer_local(), outer);
         }
-        let ourselves = flows.is_ours(server) && key.outer_local() == key.outer_remote();
+        let ourselves = flows.env.is_ours(server) && key.outer_local() == key.outer_remote();
         let across = server.is_ipv4() != wild.local_ip().is_ipv4();
         if across || ourselves || !possible_source(server) {
             return Err(ConnectError::BadRemote);
@@ -201,7 +201,7 @@ impl Client {
         let Certified { certificate, identity, now: at, .. } = &armed.certified;
         let block =
             certificate.request(key.carrier(), identity, &armed.data, armed.request_id, *at).to_bytes();
-        let timeout = self.credentials.syn_timeout(flows.config.network_of(&key), server, now);
+        let timeout = self.credentials.syn_timeout(flows.env.config.network_of(&key), server, now);
         if let Some(armed) = self.armed.get_mut(&wild) {
             armed.refused = None;
         }

@@ -130,7 +130,7 @@ impl Client {
         data: &[u8],
         now: Instant,
     ) -> Intent {
-        let (network, server) = (flows.config.network_of(key), key.remote_ip());
+        let (network, server) = (flows.env.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
             let reason = config.held_back.unwrap_or(Reason::NotRequested);
             return Intent::handshake(reason, self.client_path_mss(flows, key, now));
@@ -138,7 +138,7 @@ impl Client {
         // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
         let mut asked = flows.spare.pop().unwrap_or_default();
         let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
-        let path_mss = flows.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
+        let path_mss = flows.env.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
             flows.spare.push(asked);
             return Intent::handshake(Reason::FailureMemory, path_mss);
@@ -153,7 +153,7 @@ impl Client {
         }
         asked.offer = None;
         let cookie = asked.cookie.as_ref();
-        let tcp = config.tcp.as_ref().unwrap_or(&flows.tcp);
+        let tcp = config.tcp.as_ref().unwrap_or(&flows.env.tcp);
         // The store says the usual timeout of a server whose round-trip time it does not know.
         let measured = Some(known.timeout).filter(|timeout| *timeout < INITIAL_RTO);
         plan.first_timeout = Some(config.syn_timeout.or(measured).unwrap_or(tcp.timeout_at_first()));
@@ -168,10 +168,10 @@ impl Client {
             let withheld = withheld(config, certified, speaks, mismatch, data);
             let limit = self.first_flight_limit(flows, server, certified.mss.or(mss), path_mss.min(own));
             // The signature covers exactly the data that rides: no more than the connection takes at once.
-            let buffer = config.tcp.as_ref().unwrap_or(&flows.tcp).send_buffer;
+            let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).send_buffer;
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
             let riding = offer::riding(certified, withheld, room, data);
-            let offering = offer::offer(certified, key.carrier(), riding, &mut flows.random);
+            let offering = offer::offer(certified, key.carrier(), riding, &mut flows.env.random);
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;
@@ -223,14 +223,14 @@ impl Client {
     /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
     /// path's, less the options.
     fn first_flight_limit(&self, flows: &mut Flows, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
-        let mss = mss.unwrap_or(default_mss(server)).min(flows.tcp.mss).min(path_mss);
+        let mss = mss.unwrap_or(default_mss(server)).min(flows.env.tcp.mss).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 
     /// Largest payload of a segment to the flow's server, according to the link and to routers on earlier visits.
     pub(crate) fn client_path_mss(&self, flows: &mut Flows, key: &FlowKey, now: Instant) -> u16 {
-        let learnt = self.credentials.path_mss(flows.config.network_of(key), key.remote_ip(), now);
-        flows.path_mss(key).min(learnt.unwrap_or(u16::MAX))
+        let learnt = self.credentials.path_mss(flows.env.config.network_of(key), key.remote_ip(), now);
+        flows.env.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 
     /// Handles a segment for a client whose SYN asked for a first flight and has no answer yet.
@@ -354,7 +354,7 @@ impl Client {
     #[cold]
     fn refuse_second_time(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Disposition {
         let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
-        let (server, network) = (slot.key.remote_ip(), flows.config.network_of(&slot.key));
+        let (server, network) = (slot.key.remote_ip(), flows.env.config.network_of(&slot.key));
         self.credentials.note_failure(network, server, now);
         slot.outcome = Outcome::Handshake(Reason::Unknown);
         let disposition = slot.conn.refuse(&mut flows.pool);

@@ -1,7 +1,7 @@
 //! Ephemeral ports: double-hash port selection with random increments (RFC 6056 §3.3.4, §3.3.5).
 
 use crate::flow::FlowKey;
-use crate::flows::isn::{Purpose, hash_flow};
+use crate::isn::{Purpose, hash_flow};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;

@@ -101,7 +101,7 @@ impl Client {
         let Some(slot) = flows.slots.get_live(id.index, id.generation).filter(|slot| slot.client) else {
             return;
         };
-        self.tell_path(&flows.config, slot, now);
+        self.tell_path(&flows.env.config, slot, now);
         let twin = self.give_up(slot, now);
         if unlikely(twin.is_some()) {
             self.drop_twin(flows, twin);

@@ -1,21 +1,20 @@
-//! The connections of a stack, and what their packets need: the table that finds them, their timers, what remains of
-//! those that are over, and what waits to be sent. [`Server`](crate::server::Server) and
-//! [`Client`](crate::client::Client) decide how connections begin and what they show; this part knows neither.
+//! The connections of a stack, and what they need: every part of the stack that acts on connections gets them together.
+//! [`Server`](crate::server::Server) and [`Client`](crate::client::Client) decide how connections begin and what they
+//! show; this part knows neither.
 
 pub(crate) mod icmp;
-pub(crate) mod isn;
 pub(crate) mod slab;
 pub(crate) mod slot;
 pub(crate) mod time_wait;
 pub(crate) mod verifier;
 pub(crate) mod wheel;
 
-use crate::addresses::possible_on_link;
+use crate::addresses::{possible_on_link, possible_source};
 use crate::carrier::Carrier;
 use crate::config::Config;
+use crate::env::Env;
 use crate::event::{ConnId, Drop, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
-use crate::flows::isn::{Initial, IsnGenerator};
 use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Beginning, Owner, Slot};
 use crate::flows::time_wait::TimeWaitTable;
@@ -29,76 +28,130 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::net::IpAddr;
-use core::time::Duration;
 use firstflight_credential::Outcome;
-use firstflight_tcp::{Disposition, Endpoints, Pool, StateName, TimeWait};
+use firstflight_tcp::{Disposition, Pool, StateName, TimeWait};
+use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::icmp::echo_reply;
 use firstflight_wire::tcp::{Flags, Segment};
-use firstflight_wire::udp;
-use firstflight_wire::{Clock, Instant, SeqNum};
 
 /// Boxes kept for later connections.
 const SPARE: usize = 256;
 
 /// See the module.
 pub(crate) struct Flows {
-    pub config: Config,
-    /// The settings of connections that have none of their own.
-    pub tcp: Arc<firstflight_tcp::Config>,
-    pub pool: Pool,
-    pub hasher: FlowHasher,
-    pub table: FlowTable,
     pub slots: Places<Slot>,
+    pub hasher: FlowHasher,
+    /// Finds a connection (index of its slot) by its four-tuple.
+    pub table: FlowTable,
+    pub wheel: TimerWheel,
     pub time_wait: TimeWaitTable,
     /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
     pub held: TimeWaitTable,
-    pub wheel: TimerWheel,
-    pub outbox: Outbox,
-    /// TCP in UDP, if it is in use.
-    pub carrier: Option<Box<Carrier>>,
-    pub isn: IsnGenerator,
-    pub random: Random,
-    pub clock: Clock,
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub spare: Vec<Box<Asked>>,
-    pub journal: Journal,
-    pub shard: Membership,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
     news: Vec<u32>,
+    /// What surrounds the connections.
+    pub env: Env,
+    pub pool: Pool,
+    pub journal: Journal,
+    pub outbox: Outbox,
+    /// The place among several stacks, if there are several.
+    pub shard: Membership,
+    /// TCP in UDP, if it is in use.
+    pub carrier: Option<Box<Carrier>>,
 }
 
 impl Flows {
     /// `hashes` is the key of the table, `numbers` the secret of initial sequence numbers.
     pub(crate) fn new(config: Config, hashes: u64, numbers: [u8; 16], random: Random, now: Instant) -> Self {
-        let mut tcp = config.tcp.clone();
-        // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
-        tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
         let limits = &config.limits;
         let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         Self {
-            tcp: Arc::new(tcp),
-            pool: Pool::new(limits.buffer_bytes),
+            slots: Places::default(),
             hasher: FlowHasher::new(hashes),
             table: FlowTable::default(),
-            slots: Places::default(),
+            wheel: TimerWheel::new(now),
             time_wait: TimeWaitTable::new(limits.time_wait),
             held: TimeWaitTable::new(limits.held_last_acks),
-            wheel: TimerWheel::new(now),
-            outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
+            spare: Vec::new(),
+            news: Vec::new(),
             carrier: (config.carrier.as_ref())
                 .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
                 .map(Box::new),
-            isn: IsnGenerator::new(numbers),
-            clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
-            spare: Vec::new(),
+            pool: Pool::new(limits.buffer_bytes),
+            outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
             journal: Journal::new(limits.trace),
             shard: Membership::new(config.shard),
-            news: Vec::new(),
-            random,
-            config,
+            env: Env::new(config, numbers, random, now),
         }
+    }
+
+    /// Whether there are as many connections as are allowed.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.len() >= self.env.config.limits.connections
+    }
+
+    /// The connection with this four-tuple.
+    #[inline]
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
+        self.find_hashed(self.hasher.hash(key), key)
+    }
+
+    /// Like [`Self::find`], if the hash is known already.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+        self.table.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
+    }
+
+    /// What remains of a connection with this hash that is over, and whether the peer closed it first.
+    #[inline]
+    pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
+        if let Some(record) = self.time_wait.find(hash) {
+            return Some((record, false));
+        }
+        if self.held.len() == 0 {
+            return None;
+        }
+        cold_path();
+        self.held.find(hash).map(|record| (record, true))
+    }
+
+    /// The common hash of all connections that differ only in the client's UDP port.
+    pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(&key.anywhere())
+    }
+
+    pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
+        let (slot, generation) = self.slots.get_with_generation(id.index)?;
+        (generation == id.generation).then_some(slot)
+    }
+
+    pub(crate) fn id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.slots.generation(index) }
+    }
+
+    /// Enters connection `index`, whose hash is in its slot.
+    #[inline]
+    pub(crate) fn map(&mut self, hash: u64, index: u32) {
+        let slots = &self.slots;
+        self.table.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+    }
+
+    // --- news ------------------------------------------------------------------------------------------
+
+    /// Notes that connection `index` has news.
+    pub(crate) fn note(&mut self, index: u32) {
+        self.news.push(index);
+    }
+
+    /// Whether there are news to take.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
     }
 
     /// Takes the connections that have news, in the order in which they got them. Give the memory back with
@@ -115,96 +168,72 @@ impl Flows {
         }
     }
 
-    /// Whether there are news to take.
+    /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty()
-    }
-
-    /// Notes that connection `index` has news.
-    pub(crate) fn note(&mut self, index: u32) {
-        self.news.push(index);
-    }
-
-    pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
-        let (slot, generation) = self.slots.get_with_generation(id.index)?;
-        (generation == id.generation).then_some(slot)
-    }
-
-    pub(crate) fn id(&self, index: u32) -> ConnId {
-        ConnId { index, generation: self.slots.generation(index) }
-    }
-
-    /// The wall clock at `now`, computed from the last one that was set.
-    pub(crate) fn clock_at(&self, now: Instant) -> Clock {
-        let passed = now - self.clock.mono;
-        Clock {
-            mono: now,
-            unix_ms: self.clock.unix_ms.saturating_add(passed.as_millis() as u64),
-            uncertainty: self.clock.uncertainty,
+    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+        //= rfc9293 MUST-57
+        if unlikely(!self.env.is_ours(dst)) {
+            self.journal.drop_packet(Drop::NotForUs);
+            return false;
         }
-    }
-
-    /// Whether there are as many connections as are allowed.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.slots.len() >= self.config.limits.connections
-    }
-
-    // --- finding ---------------------------------------------------------------------------------
-
-    /// The connection with this four-tuple.
-    #[inline]
-    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.find_hashed(self.hasher.hash(key), key)
-    }
-
-    /// Like [`Self::find`], if the hash is known already.
-    #[inline]
-    pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
-        self.table.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
-    }
-
-    /// Whether `ip` is one of ours.
-    #[inline]
-    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
-        self.config.addresses.contains(&ip)
-    }
-
-    /// Whether `ip` means all hosts of a network of the link.
-    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
-        matches!(ip, IpAddr::V4(ip) if self.config.broadcasts.contains(&ip))
-    }
-
-    /// Largest payload of a flow's segment that the link takes, options not counted. In UDP it is what fits into a
-    /// datagram of the size that every path takes.
-    #[inline]
-    pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
-        let mut packet = self.config.mtu;
-        if let Some(carrier) = self.carrier.as_ref().filter(|_| key.is_carried()) {
-            packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(carrier.datagram));
+        //= rfc9293 MUST-63
+        if unlikely(!possible_on_link(src) || self.env.is_ours(src) || self.env.is_broadcast(src)) {
+            self.journal.drop_packet(Drop::BadSource);
+            return false;
         }
-        packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
+        true
     }
 
-    /// Payloads, options not counted, that a connection in UDP tries above [`Flows::path_mss`]: the sizes that most
-    /// tunnels take, that Ethernet takes, and that the link takes.
-    #[inline]
-    pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
-    }
-
-    fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        if self.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
-            return [0; 3];
+    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
+    /// counted.
+    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
+        let (src, dst) = (key.remote_ip(), key.local_ip());
+        // The system has checked what comes through its socket. A program on this host may be at a loopback address.
+        let from_socket = self.env.config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        if !from_socket && !self.env.is_ours(dst) {
+            self.journal.drop_packet(Drop::NotForUs);
+            return false;
         }
-        let base = self.path_mss(key);
-        let size = |packet: usize| {
-            let payload = packet.min(self.config.mtu).saturating_sub(key.headers_len() + 20);
-            payload.min(0xffff) as u16
+        // Another program on the same host may have another UDP port.
+        let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.env.is_ours(src));
+        let possible = if from_socket {
+            possible_source(src)
+        } else {
+            possible_on_link(src) && !self.env.is_broadcast(src)
         };
-        let [tunnel, ethernet, link] = [1428, 1500, self.config.mtu].map(size);
-        if link > base { [tunnel, ethernet, link] } else { [0; 3] }
+        if ourselves || key.outer_remote() == 0 || !possible {
+            self.journal.drop_packet(Drop::BadSource);
+            return false;
+        }
+        true
+    }
+
+    // --- answers ---------------------------------------------------------------------------------------
+
+    /// Queues an answer. If too many wait, it is dropped.
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        self.outbox.reply(reply, &mut self.journal);
+    }
+
+    /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
+    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
+        self.journal.drop_packet(Drop::NoConnection);
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        self.journal.counters.resets_sent += 1;
+        self.reply(Reply::reset(key, segment));
+    }
+
+    pub(crate) fn answer_echo(&mut self, packet: &[u8]) {
+        let mut out = alloc::vec![0; packet.len()];
+        match echo_reply(packet, &mut out) {
+            Some(len) if self.env.config.answer_echo => {
+                out.truncate(len);
+                self.reply(Reply::Packet(out));
+            }
+            _ => self.journal.drop_packet(Drop::BadIcmp),
+        }
     }
 
     // --- trace ---------------------------------------------------------------------------------
@@ -224,45 +253,7 @@ impl Flows {
         }
     }
 
-    pub(crate) fn answer_echo(&mut self, packet: &[u8]) {
-        let mut out = alloc::vec![0; packet.len()];
-        match echo_reply(packet, &mut out) {
-            Some(len) if self.config.answer_echo => {
-                out.truncate(len);
-                self.outbox.reply(Reply::Packet(out), &mut self.journal);
-            }
-            _ => self.journal.drop_packet(Drop::BadIcmp),
-        }
-    }
-
-    /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
-    #[inline]
-    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
-        //= rfc9293 MUST-57
-        if unlikely(!self.is_ours(dst)) {
-            self.journal.drop_packet(Drop::NotForUs);
-            return false;
-        }
-        //= rfc9293 MUST-63
-        if unlikely(!possible_on_link(src) || self.is_ours(src) || self.is_broadcast(src)) {
-            self.journal.drop_packet(Drop::BadSource);
-            return false;
-        }
-        true
-    }
-
-    /// What remains of a connection with this hash that is over, and whether the peer closed it first.
-    #[inline]
-    pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
-        if let Some(record) = self.time_wait.find(hash) {
-            return Some((record, false));
-        }
-        if self.held.len() == 0 {
-            return None;
-        }
-        cold_path();
-        self.held.find(hash).map(|record| (record, true))
-    }
+    // --- what happens to a connection ------------------------------------------------------------------
 
     #[cold]
     pub(crate) fn not_processed(&mut self, index: u32, disposition: Disposition, segment: &Segment<'_>) {
@@ -281,15 +272,6 @@ impl Flows {
         }
     }
 
-    /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
-    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
-        self.journal.drop_packet(Drop::NoConnection);
-        if segment.flags.contains(Flags::RST) {
-            return;
-        }
-        self.journal.counters.resets_sent += 1;
-        self.outbox.reply(Reply::reset(key, segment), &mut self.journal);
-    }
     /// Something happened to connection `index`: queues it for transmission, and notes its news.
     pub(crate) fn touched(&mut self, index: u32) {
         if self.touch(index) {
@@ -324,12 +306,14 @@ impl Flows {
         }
     }
 
-    /// Queues the connection for [`Stack::poll_event`].
+    /// Queues the connection for [`Stack::poll_event`](crate::Stack::poll_event).
     pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index) {
             slot.announce(index, generation, &mut self.journal);
         }
     }
+
+    // --- how a connection begins and ends --------------------------------------------------------------
 
     /// Frees the slot if the connection is over and nobody owns it.
     #[inline]
@@ -357,7 +341,7 @@ impl Flows {
         begin: impl FnOnce(&mut Slot, &mut Pool),
     ) -> u32 {
         let Beginning { key, hash, owner, now, .. } = with;
-        let tcp = tcp.unwrap_or(&self.tcp);
+        let tcp = tcp.unwrap_or(&self.env.tcp);
         let (index, slot) = self.slots.reserve(Slot::default);
         slot.renew(tcp, with);
         begin(slot, &mut self.pool);
@@ -367,23 +351,8 @@ impl Flows {
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);
         }
-        let slots = &self.slots;
-        self.table.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
+        self.map(hash, index);
         index
-    }
-
-    #[inline]
-    pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
-        let Initial { isn, ts_offset } = self.isn.initial(key, now);
-        Endpoints {
-            local_port: key.local_port(),
-            remote_port: key.remote_port(),
-            isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
-            ts_offset,
-            default_mss: key.default_mss(),
-            path_mss: self.path_mss(key),
-            probe: self.probe_sizes(key),
-        }
     }
 
     /// Gives connection `index` another peer. `opened` says whether this stack opened the connection.
@@ -394,8 +363,7 @@ impl Flows {
         let before = core::mem::replace(&mut slot.hash, hash);
         slot.key = *key;
         self.table.remove(before, index);
-        let slots = &self.slots;
-        self.table.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+        self.map(hash, index);
         if key.is_carried() {
             self.join_pair(key, index, opened, now);
         }

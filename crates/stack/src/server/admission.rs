@@ -127,7 +127,7 @@ impl Server {
         let mut first = first_flight(&key, segment, fast_open.as_ref());
         first.syn_cookie_pressure = room.tail;
         first.claim = flows.shard.claim(now);
-        let clock = flows.clock_at(now);
+        let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
@@ -182,7 +182,7 @@ impl Server {
         if syn.segment.payload.is_empty() {
             return true;
         }
-        let clock = flows.clock_at(syn.now);
+        let clock = flows.env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
         let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
@@ -198,7 +198,7 @@ impl Server {
     /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
     #[cold]
     pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> bool {
-        let clock = flows.clock_at(syn.now);
+        let clock = flows.env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let own = listener.config.asap.as_ref();
         let first = first_flight(&syn.key, syn.segment, None);

@@ -79,7 +79,7 @@ impl Server {
         verified: Verified,
         now: Instant,
     ) {
-        let clock = flows.clock_at(now);
+        let clock = flows.env.clock_at(now);
         let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
         let Some(listener) = listener else { return };
         if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
@@ -171,7 +171,7 @@ impl Server {
         let Some(&Vouched { block, ends, .. }) = vouched else { return };
         let Some(slot) = flows.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
-        let lasts = ends.saturating_mul(1000).saturating_sub(flows.clock_at(now).unix_ms);
+        let lasts = ends.saturating_mul(1000).saturating_sub(flows.env.clock_at(now).unix_ms);
         self.asap.bar(block.client_key, Duration::from_millis(lasts), address, now);
     }
 }

@@ -120,7 +120,7 @@ impl Server {
                 }
                 plan.retries = if relayed.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
                 let hint = relayed.as_ref().map_or(Hint::None, |returned| {
-                    returned.proof(flows.endpoints(&syn.key, syn.above, syn.now).isn)
+                    returned.proof(flows.env.endpoints(&syn.key, syn.above, syn.now).isn)
                 });
                 Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint })
             }
@@ -161,7 +161,7 @@ impl Server {
             listener.syn_queue += 1;
         }
         flows.journal.counters.passive_opens += 1;
-        let ends = flows.endpoints(&key, above, now);
+        let ends = flows.env.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let tcp = self.listeners.at(index).map(|listener| &listener.tcp);
         let child = flows.insert(

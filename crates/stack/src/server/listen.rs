@@ -57,7 +57,7 @@ impl Server {
         if config.local.port() == 0 {
             return Err(ListenError::NoPort);
         }
-        if !ip.is_unspecified() && !flows.is_ours(ip) {
+        if !ip.is_unspecified() && !flows.env.is_ours(ip) {
             return Err(ListenError::AddressNotOurs);
         }
         if let Some(policy) = &config.fast_open {
@@ -67,12 +67,12 @@ impl Server {
             }
         }
         if let Some(policy) = &config.asap {
-            policy.key(flows.random.next_u64());
+            policy.key(flows.env.random.next_u64());
             if self.listeners.refused_before(config.local.port(), policy) {
-                policy.close(&flows.clock);
+                policy.close(&flows.env.clock);
             }
         }
-        let tcp = config.tcp.clone().unwrap_or_else(|| flows.tcp.clone());
+        let tcp = config.tcp.clone().unwrap_or_else(|| flows.env.tcp.clone());
         let listener = Listener {
             config,
             tcp,
@@ -92,7 +92,7 @@ impl Server {
         let gone = self.listeners.remove(id)?;
         if gone.config.asap.is_none() {
             // Another listener of this port may accept requests that this one refused.
-            let clock = flows.clock_at(now);
+            let clock = flows.env.clock_at(now);
             self.listeners.policies(gone.config.local.port()).for_each(|policy| policy.close(&clock));
         }
         let ours = |o: Owner| o == Owner::SynQueue(id.index) || o == Owner::AcceptQueue(id.index);
@@ -143,7 +143,7 @@ impl Server {
         trust: Arc<TrustStore>,
         now: Instant,
     ) -> bool {
-        let clock = flows.clock_at(now);
+        let clock = flows.env.clock_at(now);
         let listener = self.listeners.get_mut(id);
         let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
             return false;

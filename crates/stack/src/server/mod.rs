@@ -135,7 +135,7 @@ impl Server {
         let Some(parked) = self.parked.take(id) else { return };
         if result == JobResult::Accept
             && let Some(candidate) = &parked.candidate
-            && let Err(refused) = candidate.stands(&self.asap, &flows.clock_at(now))
+            && let Err(refused) = candidate.stands(&self.asap, &flows.env.clock_at(now))
         {
             let result = JobResult::Refuse(reason(refused.status));
             self.resume_with(flows, parked, result, Some(refused), now);

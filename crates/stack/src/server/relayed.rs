@@ -70,7 +70,7 @@ impl Server {
         if !first.offered.has_block() {
             return None;
         }
-        let clock = flows.clock_at(now);
+        let clock = flows.env.clock_at(now);
         let listener = self.listeners.at(index)?;
         let admission = admit(policies(&listener.config), &first, &mut self.asap, &clock);
         let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };

@@ -57,10 +57,11 @@ impl Server {
         let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
         flows.journal.counters.syn_cookies_sent += 1;
-        let mss = tcp.mss.min(flows.path_mss(&key).max(flows.probe_sizes(&key)[2]));
-        let numbers = CookieNumbers { isn: cookie, ts_offset: flows.isn.initial(&key, now).ts_offset, mss };
+        let mss = tcp.mss.min(flows.env.path_mss(&key).max(flows.env.probe_sizes(&key)[2]));
+        let numbers =
+            CookieNumbers { isn: cookie, ts_offset: flows.env.isn.initial(&key, now).ts_offset, mss };
         let reply = cookie_reply(key, &tcp, segment, numbers, options, now);
-        flows.outbox.reply(reply, &mut flows.journal);
+        flows.reply(reply);
         Some(cookie)
     }
 
@@ -116,7 +117,7 @@ impl Server {
             return true;
         }
         flows.journal.counters.syn_cookies_good += 1;
-        let mut ends = flows.endpoints(&key, None, now);
+        let mut ends = flows.env.endpoints(&key, None, now);
         ends.isn = cookie;
         let mut options = Options::parse(&[], true);
         options.mss = Some(mss);

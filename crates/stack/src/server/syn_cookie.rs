@@ -14,7 +14,7 @@
 //! hash of the flow, so that an attacker must guess them, too.
 
 use crate::flow::FlowKey;
-use crate::flows::isn::{Purpose, keyed, write_socket};
+use crate::isn::{Purpose, keyed, write_socket};
 use core::fmt;
 use core::hash::Hasher;
 use firstflight_wire::{Instant, SeqNum};

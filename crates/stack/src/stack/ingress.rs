@@ -92,8 +92,9 @@ impl Stack {
         let icmp = matches!(ip.protocol, Protocol::Icmp | Protocol::Icmpv6);
         // A socket passes on ICMP errors that the kernel has checked. Their source may be our own address, if the peer
         // is on this host.
-        let from_kernel =
-            icmp && self.flows.is_ours(ip.dst) && self.flows.carrier.as_ref().is_some_and(|c| c.from_socket);
+        let from_kernel = icmp
+            && self.flows.env.is_ours(ip.dst)
+            && self.flows.carrier.as_ref().is_some_and(|c| c.from_socket);
         match ip.protocol {
             _ if !from_kernel && !self.flows.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
@@ -106,8 +107,8 @@ impl Stack {
     #[cold]
     fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
         let rules = Rules {
-            limits: self.flows.config.limits.fragments,
-            mtu: self.flows.config.mtu,
+            limits: self.flows.env.config.limits.fragments,
+            mtu: self.flows.env.config.mtu,
             udp: self.flows.carrier.is_some(),
         };
         let parsed = rules.parse(packet);
@@ -126,7 +127,7 @@ impl Stack {
             Err(reason) => return self.flows.journal.drop_packet(reason),
         };
         let counters = &mut self.flows.journal.counters;
-        match self.fragments.handle(&fragment, &rules, now, &mut self.flows.random, counters) {
+        match self.fragments.handle(&fragment, &rules, now, &mut self.flows.env.random, counters) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
             // the first fragment.
             Some(Ok(whole)) => {
@@ -175,12 +176,12 @@ impl Stack {
                 let mss = icmp::mss_of(&key, mtu);
                 slot.conn.reduce_mss(mss, now);
                 if slot.client {
-                    let network = self.flows.config.network_of(&key);
+                    let network = self.flows.env.config.network_of(&key);
                     self.client.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
             }
             kind if kind.is_hard() => self.unreachable(index, now),
-            IcmpErrorKind::HostUnreachable if self.flows.config.unreachable_ends_handshakes => {
+            IcmpErrorKind::HostUnreachable if self.flows.env.config.unreachable_ends_handshakes => {
                 self.unreachable(index, now);
             }
             //= rfc9293 MUST-56
@@ -264,13 +265,10 @@ impl Stack {
                         self.server.syn_met_time_wait(hash, record.rcv_nxt);
                     }
                     if restart && !held {
-                        self.flows.time_wait.restart(hash, now, self.flows.tcp.time_wait);
+                        self.flows.time_wait.restart(hash, now, self.flows.env.tcp.time_wait);
                     }
-                    let value = self.flows.isn.timestamp(key, now);
-                    return self
-                        .flows
-                        .outbox
-                        .reply(Reply::time_wait(*key, &record, value), &mut self.flows.journal);
+                    let value = self.flows.env.isn.timestamp(key, now);
+                    return self.flows.reply(Reply::time_wait(*key, &record, value));
                 }
                 TimeWaitAction::Reopen { above: isn } => {
                     listener = self.server.listener(key);
@@ -433,7 +431,7 @@ impl Stack {
 
     /// Whether a control message of the carrier is for another stack of the group only.
     fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
-        let Flows { shard, carrier, hasher, journal, .. } = &mut self.flows;
+        let Flows { shard, journal, carrier, hasher, .. } = &mut self.flows;
         let ours = || carrier.as_ref().is_some_and(|carrier| carrier.find(hasher.hash(key), key).is_some());
         shard.pass_on_control(key, control, ours, packet, journal)
     }

@@ -37,7 +37,9 @@ impl Stack {
         if unlikely(self.flows.journal.is_tracing()) {
             self.flows.trace_transitions(index);
         }
-        let Some((mut slot, generation)) = self.flows.slots.get_mut_with_generation(index) else { return };
+        let Some((mut slot, generation)) = self.flows.slots.get_mut_with_generation(index) else {
+            return;
+        };
         slot.conn.forget_transitions();
         let ready = slot.conn.poll_readiness();
         slot.ready |= ready;
@@ -115,7 +117,7 @@ impl Stack {
             self.flows.outbox.reply(reply, &mut self.flows.journal);
         }
         if slot.client
-            && let Some(other) = self.client.visit_over(&self.flows.config, slot, now)
+            && let Some(other) = self.client.visit_over(&self.flows.env.config, slot, now)
         {
             self.client.tell_other(&mut self.flows, other);
             self.settle(now);
@@ -165,7 +167,7 @@ impl Stack {
             self.flows.journal.counters.time_waits += 1;
             let record = slot.conn.time_wait();
             let before = self.flows.time_wait.len();
-            if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.tcp.time_wait)) {
+            if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.env.tcp.time_wait)) {
                 self.flows.journal.counters.time_waits_evicted +=
                     (before + 1 - self.flows.time_wait.len()) as u64;
             }
@@ -176,7 +178,7 @@ impl Stack {
         {
             self.flows.journal.counters.last_acks_held += 1;
             let record = slot.conn.time_wait();
-            self.flows.held.insert(hash, record, now, self.flows.tcp.time_wait);
+            self.flows.held.insert(hash, record, now, self.flows.env.tcp.time_wait);
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
         // wants a later one.
@@ -192,10 +194,10 @@ impl Stack {
                 Arc::make_mut(tcp).fin_wait2 = most;
             }
         };
-        limit(&mut self.flows.tcp);
+        limit(&mut self.flows.env.tcp);
         self.server.tune(limit);
         // Most connections share their settings.
-        let (mut before, mut after) = (Arc::clone(&self.flows.tcp), Arc::clone(&self.flows.tcp));
+        let (mut before, mut after) = (Arc::clone(&self.flows.env.tcp), Arc::clone(&self.flows.env.tcp));
         let indices: alloc::vec::Vec<u32> = self.flows.slots.indices().collect();
         for index in indices {
             let Some(slot) = self.flows.slots.get_mut(index) else { continue };

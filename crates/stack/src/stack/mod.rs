@@ -109,7 +109,7 @@ pub struct Stack {
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack")
-            .field("addresses", &self.flows.config.addresses)
+            .field("addresses", &self.flows.env.config.addresses)
             .field("connections", &self.connections())
             .field("time_waits", &self.time_waits())
             .field("buffer_bytes", &self.buffer_bytes())
@@ -141,7 +141,7 @@ impl Stack {
     /// Its settings.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.flows.config
+        &self.flows.env.config
     }
 
     /// Its counts.
@@ -197,16 +197,16 @@ impl Stack {
     /// Sets the network to which the host moved. Nothing that was learnt on another network is used from now on.
     /// What was learnt on an unknown network is forgotten.
     pub fn set_network(&mut self, network: NetworkId) {
-        if network != self.flows.config.network && !self.flows.config.network.is_known() {
+        if network != self.flows.env.config.network && !self.flows.env.config.network.is_known() {
             self.client.forget();
         }
-        self.flows.config.network = network;
+        self.flows.env.config.network = network;
     }
 
     /// Makes `ip` one of this stack's addresses, and the source of connects in its family from now on. At most 64
     /// addresses are kept.
     pub fn prefer_address(&mut self, ip: IpAddr) {
-        let addresses = &mut self.flows.config.addresses;
+        let addresses = &mut self.flows.env.config.addresses;
         if addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()) == Some(&ip) {
             return;
         }
@@ -294,7 +294,7 @@ impl Stack {
     /// Sets the wall clock. Credentials need it, TCP does not. Call it at the start and from time to time, so that
     /// the stack learns of a clock that steps.
     pub fn handle_clock(&mut self, clock: Clock) {
-        self.flows.clock = clock;
+        self.flows.env.clock = clock;
     }
 
     /// Does what is due at `now`.

@@ -1,0 +1,110 @@
+//! What surrounds the connections of a stack: its settings, its clock and its random numbers. It knows
+//! no connection.
+
+use crate::config::Config;
+use crate::flow::FlowKey;
+use crate::isn::{Initial, IsnGenerator};
+use crate::random::Random;
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use core::time::Duration;
+use firstflight_tcp::Endpoints;
+use firstflight_wire::hint::unlikely;
+use firstflight_wire::{Clock, Instant, SeqNum, udp};
+
+/// See the module.
+pub(crate) struct Env {
+    pub config: Config,
+    /// The settings of connections that have none of their own.
+    pub tcp: Arc<firstflight_tcp::Config>,
+    pub clock: Clock,
+    pub random: Random,
+    pub isn: IsnGenerator,
+}
+
+impl Env {
+    /// `numbers` is the secret of initial sequence numbers.
+    pub(crate) fn new(config: Config, numbers: [u8; 16], random: Random, now: Instant) -> Self {
+        let mut tcp = config.tcp.clone();
+        // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
+        tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
+        Self {
+            tcp: Arc::new(tcp),
+            clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
+            random,
+            isn: IsnGenerator::new(numbers),
+            config,
+        }
+    }
+
+    /// The wall clock at `now`, computed from the last one that was set.
+    pub(crate) fn clock_at(&self, now: Instant) -> Clock {
+        let passed = now - self.clock.mono;
+        Clock {
+            mono: now,
+            unix_ms: self.clock.unix_ms.saturating_add(passed.as_millis() as u64),
+            uncertainty: self.clock.uncertainty,
+        }
+    }
+
+    // --- addresses -----------------------------------------------------------------------------------
+
+    /// Whether `ip` is one of ours.
+    #[inline]
+    pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
+        self.config.addresses.contains(&ip)
+    }
+
+    /// Whether `ip` means all hosts of a network of the link.
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(ip) if self.config.broadcasts.contains(&ip))
+    }
+
+    // --- numbers and sizes of a connection ---------------------------------------------------------------
+
+    /// Largest payload of a flow's segment that the link takes, options not counted. In UDP it is what fits into a
+    /// datagram of the size that every path takes.
+    #[inline]
+    pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
+        let mut packet = self.config.mtu;
+        if let Some(carrier) = self.config.carrier.as_ref().filter(|_| key.is_carried()) {
+            packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(carrier.datagram));
+        }
+        packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
+    }
+
+    /// Payloads, options not counted, that a connection in UDP tries above [`Env::path_mss`]: the sizes that most
+    /// tunnels take, that Ethernet takes, and that the link takes.
+    #[inline]
+    pub(crate) fn probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
+        if unlikely(key.is_carried()) { self.carried_probe_sizes(key) } else { [0; 3] }
+    }
+
+    fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
+        if self.config.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
+            return [0; 3];
+        }
+        let base = self.path_mss(key);
+        let size = |packet: usize| {
+            let payload = packet.min(self.config.mtu).saturating_sub(key.headers_len() + 20);
+            payload.min(0xffff) as u16
+        };
+        let [tunnel, ethernet, link] = [1428, 1500, self.config.mtu].map(size);
+        if link > base { [tunnel, ethernet, link] } else { [0; 3] }
+    }
+
+    /// The ports, initial numbers and sizes of a connection that begins. Its ISN is above `above`.
+    #[inline]
+    pub(crate) fn endpoints(&self, key: &FlowKey, above: Option<SeqNum>, now: Instant) -> Endpoints {
+        let Initial { isn, ts_offset } = self.isn.initial(key, now);
+        Endpoints {
+            local_port: key.local_port(),
+            remote_port: key.remote_port(),
+            isn: above.map_or(isn, |a| if isn.gt(a) { isn } else { a + 1 }),
+            ts_offset,
+            default_mss: key.default_mss(),
+            path_mss: self.path_mss(key),
+            probe: self.probe_sizes(key),
+        }
+    }
+}
