@@ -1,15 +1,22 @@
-//! What surrounds the connections of a stack: its settings, its clock and its random numbers. It knows
-//! no connection.
+//! What surrounds the connections of a stack: its settings, its clock, its random numbers, the memory of the buffers, its
+//! reports, and what leaves. It knows no connection.
 
+use crate::addresses::{possible_on_link, possible_source};
 use crate::config::Config;
+use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::isn::{Initial, IsnGenerator};
+use crate::journal::Journal;
+use crate::output::{Outbox, Reply};
 use crate::random::Random;
+use crate::shard::Membership;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_tcp::Endpoints;
+use firstflight_tcp::{Endpoints, Pool};
 use firstflight_wire::hint::unlikely;
+use firstflight_wire::icmp::echo_reply;
+use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Clock, Instant, SeqNum, udp};
 
 /// See the module.
@@ -20,6 +27,11 @@ pub(crate) struct Env {
     pub clock: Clock,
     pub random: Random,
     pub isn: IsnGenerator,
+    pub pool: Pool,
+    pub journal: Journal,
+    pub outbox: Outbox,
+    /// The place among several stacks, if there are several.
+    pub shard: Membership,
 }
 
 impl Env {
@@ -28,11 +40,17 @@ impl Env {
         let mut tcp = config.tcp.clone();
         // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
         tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
+        let limits = &config.limits;
+        let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         Self {
             tcp: Arc::new(tcp),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
             random,
             isn: IsnGenerator::new(numbers),
+            pool: Pool::new(limits.buffer_bytes),
+            journal: Journal::new(limits.trace),
+            outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
+            shard: Membership::new(config.shard),
             config,
         }
     }
@@ -58,6 +76,43 @@ impl Env {
     /// Whether `ip` means all hosts of a network of the link.
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         matches!(ip, IpAddr::V4(ip) if self.config.broadcasts.contains(&ip))
+    }
+
+    /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
+    #[inline]
+    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
+        //= rfc9293 MUST-57
+        if unlikely(!self.is_ours(dst)) {
+            self.journal.drop_packet(Drop::NotForUs);
+            return false;
+        }
+        //= rfc9293 MUST-63
+        if unlikely(!possible_on_link(src) || self.is_ours(src) || self.is_broadcast(src)) {
+            self.journal.drop_packet(Drop::BadSource);
+            return false;
+        }
+        true
+    }
+
+    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
+    /// counted.
+    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
+        let (src, dst) = (key.remote_ip(), key.local_ip());
+        // The system has checked what comes through its socket. A program on this host may be at a loopback address.
+        let from_socket = self.config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        if !from_socket && !self.is_ours(dst) {
+            self.journal.drop_packet(Drop::NotForUs);
+            return false;
+        }
+        // Another program on the same host may have another UDP port.
+        let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.is_ours(src));
+        let possible =
+            if from_socket { possible_source(src) } else { possible_on_link(src) && !self.is_broadcast(src) };
+        if ourselves || key.outer_remote() == 0 || !possible {
+            self.journal.drop_packet(Drop::BadSource);
+            return false;
+        }
+        true
     }
 
     // --- numbers and sizes of a connection ---------------------------------------------------------------
@@ -105,6 +160,34 @@ impl Env {
             default_mss: key.default_mss(),
             path_mss: self.path_mss(key),
             probe: self.probe_sizes(key),
+        }
+    }
+
+    // --- answers ---------------------------------------------------------------------------------------
+
+    /// Queues an answer. If too many wait, it is dropped.
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        self.outbox.reply(reply, &mut self.journal);
+    }
+
+    /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
+    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
+        self.journal.drop_packet(Drop::NoConnection);
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        self.journal.counters.resets_sent += 1;
+        self.reply(Reply::reset(key, segment));
+    }
+
+    pub(crate) fn answer_echo(&mut self, packet: &[u8]) {
+        let mut out = alloc::vec![0; packet.len()];
+        match echo_reply(packet, &mut out) {
+            Some(len) if self.config.answer_echo => {
+                out.truncate(len);
+                self.reply(Reply::Packet(out));
+            }
+            _ => self.journal.drop_packet(Drop::BadIcmp),
         }
     }
 }

@@ -16,12 +16,12 @@ impl Flows {
         let Some(carrier) = &mut self.carrier else { return };
         match (control, carrier.find(hash, &key)) {
             (Control::KeepAlive, None) => {
-                self.journal.counters.carrier_resets_sent += 1;
-                self.reply(Reply::Control(key, Control::Reset));
+                self.env.journal.counters.carrier_resets_sent += 1;
+                self.env.reply(Reply::Control(key, Control::Reset));
             }
             (Control::Reset, Some(pair)) => {
                 let suspects = carrier.reset(pair);
-                self.journal.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
+                self.env.journal.counters.carrier_resets_believed += u64::from(!suspects.is_empty());
                 self.probe_all(&suspects);
             }
             (Control::PathChallenge(path), _) => {
@@ -40,7 +40,7 @@ impl Flows {
         let Some(local) = self.env.config.addresses.iter().find(same).copied() else { return };
         if let Some(carrier) = self.carrier.as_ref().filter(|_| to.port() != 0) {
             let key = FlowKey::of(local, 0, to.ip(), 0).carried(carrier.port, to.port());
-            self.reply(Reply::Control(key, Control::KeepAlive));
+            self.env.reply(Reply::Control(key, Control::KeepAlive));
         }
     }
 
@@ -91,7 +91,7 @@ impl Flows {
         let rivals: Vec<u32> = self.alike(&slot.key).filter_map(rival).collect();
         for rival in rivals {
             if let Some(slot) = self.slots.get_mut(rival) {
-                slot.conn.left_for_rival(&mut self.pool);
+                slot.conn.left_for_rival(&mut self.env.pool);
                 self.touched(rival);
             }
         }

@@ -59,7 +59,7 @@ impl Flows {
         }
         let taken = searched || self.check_port(index, key.outer_remote(), true, now);
         if taken {
-            self.journal.drop_packet(Drop::UncheckedPath);
+            self.env.journal.drop_packet(Drop::UncheckedPath);
         }
         taken
     }
@@ -92,7 +92,7 @@ impl Flows {
             if former.sent.is_none_or(|sent| now - sent >= gap) {
                 former.sent = Some(now);
                 let former = *former;
-                self.journal.counters.carrier_paths_checked += 1;
+                self.env.journal.counters.carrier_paths_checked += 1;
                 self.challenge_at(&key, port, former.bits);
             }
             return true;
@@ -103,7 +103,7 @@ impl Flows {
         if check.asked.is_some_and(|(asked, _)| asked == port) && check.has_given_up(now) {
             return false;
         }
-        let room = self.outbox.has_room(3);
+        let room = self.env.outbox.has_room(3);
         if check.sent.is_some_and(|sent| now - sent < gap) || !room {
             // Not without those that contradict it.
             return true;
@@ -120,7 +120,7 @@ impl Flows {
         }
         let oldest = check.former.first().map(|former| (former.port, former.bits));
         let to = [check.asked, Some((current, check.own)), oldest];
-        self.journal.counters.carrier_paths_checked += 1;
+        self.env.journal.counters.carrier_paths_checked += 1;
         for (port, bits) in to.into_iter().flatten() {
             self.challenge_at(&key, port, bits);
         }
@@ -138,7 +138,7 @@ impl Flows {
     /// Sends a challenge for the connection of `key` to this UDP port of its client.
     fn challenge_at(&mut self, key: &FlowKey, port: u16, bits: u64) {
         let to = key.carried(key.outer_local(), port);
-        self.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))));
+        self.env.reply(Reply::Control(to, Control::PathChallenge(proof(key, bits))));
     }
 
     /// Asks the ports again that connections had before they moved.
@@ -180,7 +180,7 @@ impl Flows {
             carrier.doubt(pair, now);
         }
         let response = Control::PathResponse(proof(key, bits));
-        self.reply(Reply::Control(key.outer(), response));
+        self.env.reply(Reply::Control(key.outer(), response));
         self.touched(index);
     }
 
@@ -229,7 +229,7 @@ impl Flows {
         let left_port = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
         let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
         self.rekey(index, key, false, now);
-        self.journal.counters.carrier_paths_moved += 1;
+        self.env.journal.counters.carrier_paths_moved += 1;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.conn.moved(now);
         }
@@ -311,7 +311,7 @@ impl Flows {
         self.time_wait.restart(self.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);
         let value = echo.unwrap_or_else(|| self.env.isn.timestamp(key, now));
-        self.reply(Reply::time_wait(*key, &record, value));
+        self.env.reply(Reply::time_wait(*key, &record, value));
         true
     }
 }

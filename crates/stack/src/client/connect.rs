@@ -111,8 +111,8 @@ impl Client {
             },
         );
         self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);
-        flows.journal.counters.active_opens += 1;
-        let news = outcome != Outcome::Undecided || flows.journal.is_tracing();
+        flows.env.journal.counters.active_opens += 1;
+        let news = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
         Ok((flows.id(index), taken, news))
     }
 
@@ -139,7 +139,7 @@ impl Client {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             *key = key.with_local_port(port);
             let hash = flows.hasher.hash(key);
-            if unlikely(!flows.shard.owns(key)) {
+            if unlikely(!flows.env.shard.owns(key)) {
                 return Err(ConnectError::OtherShard);
             }
             return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
@@ -150,7 +150,7 @@ impl Client {
         let chosen = key.with_local_port(port);
         let hash = flows.hasher.hash(&chosen);
         if unlikely(
-            self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.shard.owns(&chosen),
+            self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.env.shard.owns(&chosen),
         ) {
             return self.choose_free_port(flows, key, random);
         }
@@ -172,7 +172,7 @@ impl Client {
         let port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
             hash = flows.hasher.hash(&key);
-            !flows.shard.owns(&key) || is_taken(flows, &key, hash)
+            !flows.env.shard.owns(&key) || is_taken(flows, &key, hash)
         });
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
         Ok(hash)

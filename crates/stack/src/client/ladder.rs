@@ -247,7 +247,7 @@ impl Client {
         if let Some(asked) = flows.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);
         }
-        flows.journal.counters.second_attempts += 1;
+        flows.env.journal.counters.second_attempts += 1;
         flows.touched(twin);
     }
 
@@ -268,7 +268,7 @@ impl Client {
                 // The peer's own SYN opens nothing here.
                 return Disposition::Dropped(DropReason::Unexpected);
             }
-            return winner.conn.handle_segment(segment, now, &mut flows.pool);
+            return winner.conn.handle_segment(segment, now, &mut flows.env.pool);
         }
         let first_bytes = loser.asked.as_ref().and_then(|asked| asked.ladder.first.as_ref());
         let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
@@ -300,7 +300,8 @@ impl Client {
         self.change_places(flows, twin, first, now);
         let Some(slot) = flows.slots.get_mut(first) else { return Disposition::Reset };
         let server = slot.key.remote_ip();
-        let disposition = slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut flows.pool);
+        let disposition =
+            slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut flows.env.pool);
         if let Some(mss) = segment.options.mss {
             self.credentials.learn_mss(flows.env.config.network, server, mss);
         }
@@ -323,7 +324,7 @@ impl Client {
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder.syns = to.conn.handshake_retransmits().saturating_add(1);
         let kept = asked.ladder.first.take().filter(|_| was_open).unwrap_or_default();
-        from.conn.adopt(&mut to.conn, &kept, &mut flows.pool);
+        from.conn.adopt(&mut to.conn, &kept, &mut flows.env.pool);
         core::mem::swap(&mut to.conn, &mut from.conn);
         core::mem::swap(&mut to.key, &mut from.key);
         core::mem::swap(&mut to.hash, &mut from.hash);
@@ -358,7 +359,7 @@ impl Client {
             self.credentials.note_failure(network, server, now);
         }
         let id = flows.id(first);
-        flows.journal.trace(Trace::Outcome(id, outcome));
+        flows.env.journal.trace(Trace::Outcome(id, outcome));
     }
 
     /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
@@ -366,7 +367,7 @@ impl Client {
         let Some(index) = twin else { return };
         let Some(slot) = flows.slots.get_mut(index) else { return };
         slot.owner = Owner::Nobody;
-        slot.conn.abort(&mut flows.pool);
+        slot.conn.abort(&mut flows.env.pool);
         flows.touched(index);
     }
 

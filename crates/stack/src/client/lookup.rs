@@ -154,7 +154,7 @@ impl Client {
         let armed =
             Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
         self.armed.insert(key, armed);
-        flows.journal.counters.active_opens += 1;
+        flows.env.journal.counters.active_opens += 1;
         flows.touched(index);
         Ok(ArmedSyn { id: flows.id(index), segment })
     }
@@ -279,7 +279,7 @@ impl Client {
             return None;
         }
         flows.rekey(index, key, true, now);
-        flows.journal.counters.armed_answered += 1;
+        flows.env.journal.counters.armed_answered += 1;
         Some(index)
     }
 

@@ -247,7 +247,7 @@ impl Client {
             if crosses && slot.conn.may_have_run() && must_not_run_again(slot) {
                 return Disposition::Dropped(DropReason::Unexpected);
             }
-            let disposition = slot.conn.handle_segment(segment, now, &mut flows.pool);
+            let disposition = slot.conn.handle_segment(segment, now, &mut flows.env.pool);
             if slot.conn.state() == StateName::SynRcvd {
                 slot.outcome = Outcome::Handshake(Reason::SimultaneousOpen);
                 self.no_answer(flows, index, now);
@@ -288,7 +288,7 @@ impl Client {
         slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok());
         let (sent, slow) = (slot.conn.first_syn_sent(), slot.conn.plain_syn_is_slow(now));
         let passed = sent.filter(|_| outcome.is_accepted());
-        let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut flows.pool);
+        let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut flows.env.pool);
         let mss = segment.options.mss;
         if let Some(used) = cookie {
             let answer = answer_to(&report);
@@ -331,7 +331,7 @@ impl Client {
             self.credentials.note_lost(network, server, sent, now);
         }
         if outcome.is_accepted() {
-            flows.journal.counters.first_flights_taken += 1;
+            flows.env.journal.counters.first_flights_taken += 1;
         }
         if unlikely(twin.is_some()) {
             self.drop_twin(flows, twin);
@@ -357,7 +357,7 @@ impl Client {
         let (server, network) = (slot.key.remote_ip(), flows.env.config.network_of(&slot.key));
         self.credentials.note_failure(network, server, now);
         slot.outcome = Outcome::Handshake(Reason::Unknown);
-        let disposition = slot.conn.refuse(&mut flows.pool);
+        let disposition = slot.conn.refuse(&mut flows.env.pool);
         self.no_answer(flows, index, now);
         disposition
     }
@@ -414,7 +414,7 @@ impl Client {
         if let Some(asked) = &mut slot.asked {
             asked.awaited = false;
         }
-        slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.pool)
+        slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.env.pool)
     }
 }
 

@@ -9,31 +9,25 @@ pub(crate) mod time_wait;
 pub(crate) mod verifier;
 pub(crate) mod wheel;
 
-use crate::addresses::{possible_on_link, possible_source};
 use crate::carrier::Carrier;
 use crate::config::Config;
 use crate::env::Env;
-use crate::event::{ConnId, Drop, Trace};
+use crate::event::{ConnId, Trace};
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Beginning, Owner, Slot};
 use crate::flows::time_wait::TimeWaitTable;
 use crate::flows::wheel::TimerWheel;
-use crate::journal::Journal;
-use crate::output::{Outbox, Reply};
 use crate::random::Random;
-use crate::shard::Membership;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use core::net::IpAddr;
 use firstflight_credential::Outcome;
 use firstflight_tcp::{Disposition, Pool, StateName, TimeWait};
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
-use firstflight_wire::icmp::echo_reply;
-use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::tcp::Segment;
 
 /// Boxes kept for later connections.
 const SPARE: usize = 256;
@@ -55,11 +49,6 @@ pub(crate) struct Flows {
     news: Vec<u32>,
     /// What surrounds the connections.
     pub env: Env,
-    pub pool: Pool,
-    pub journal: Journal,
-    pub outbox: Outbox,
-    /// The place among several stacks, if there are several.
-    pub shard: Membership,
     /// TCP in UDP, if it is in use.
     pub carrier: Option<Box<Carrier>>,
 }
@@ -68,7 +57,6 @@ impl Flows {
     /// `hashes` is the key of the table, `numbers` the secret of initial sequence numbers.
     pub(crate) fn new(config: Config, hashes: u64, numbers: [u8; 16], random: Random, now: Instant) -> Self {
         let limits = &config.limits;
-        let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         Self {
             slots: Places::default(),
             hasher: FlowHasher::new(hashes),
@@ -81,10 +69,6 @@ impl Flows {
             carrier: (config.carrier.as_ref())
                 .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
                 .map(Box::new),
-            pool: Pool::new(limits.buffer_bytes),
-            outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
-            journal: Journal::new(limits.trace),
-            shard: Membership::new(config.shard),
             env: Env::new(config, numbers, random, now),
         }
     }
@@ -168,88 +152,20 @@ impl Flows {
         }
     }
 
-    /// Whether a packet of no connection is for us and has a valid source. If not, the drop is counted.
-    #[inline]
-    pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
-        //= rfc9293 MUST-57
-        if unlikely(!self.env.is_ours(dst)) {
-            self.journal.drop_packet(Drop::NotForUs);
-            return false;
-        }
-        //= rfc9293 MUST-63
-        if unlikely(!possible_on_link(src) || self.env.is_ours(src) || self.env.is_broadcast(src)) {
-            self.journal.drop_packet(Drop::BadSource);
-            return false;
-        }
-        true
-    }
-
-    /// Whether a datagram of no connection is for us and from a peer that can be answered. If not, the drop is
-    /// counted.
-    pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
-        let (src, dst) = (key.remote_ip(), key.local_ip());
-        // The system has checked what comes through its socket. A program on this host may be at a loopback address.
-        let from_socket = self.env.config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
-        if !from_socket && !self.env.is_ours(dst) {
-            self.journal.drop_packet(Drop::NotForUs);
-            return false;
-        }
-        // Another program on the same host may have another UDP port.
-        let ourselves = key.outer_local() == key.outer_remote() && (src == dst || self.env.is_ours(src));
-        let possible = if from_socket {
-            possible_source(src)
-        } else {
-            possible_on_link(src) && !self.env.is_broadcast(src)
-        };
-        if ourselves || key.outer_remote() == 0 || !possible {
-            self.journal.drop_packet(Drop::BadSource);
-            return false;
-        }
-        true
-    }
-
-    // --- answers ---------------------------------------------------------------------------------------
-
-    /// Queues an answer. If too many wait, it is dropped.
-    pub(crate) fn reply(&mut self, reply: Reply) {
-        self.outbox.reply(reply, &mut self.journal);
-    }
-
-    /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
-    pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
-        self.journal.drop_packet(Drop::NoConnection);
-        if segment.flags.contains(Flags::RST) {
-            return;
-        }
-        self.journal.counters.resets_sent += 1;
-        self.reply(Reply::reset(key, segment));
-    }
-
-    pub(crate) fn answer_echo(&mut self, packet: &[u8]) {
-        let mut out = alloc::vec![0; packet.len()];
-        match echo_reply(packet, &mut out) {
-            Some(len) if self.env.config.answer_echo => {
-                out.truncate(len);
-                self.reply(Reply::Packet(out));
-            }
-            _ => self.journal.drop_packet(Drop::BadIcmp),
-        }
-    }
-
     // --- trace ---------------------------------------------------------------------------------
 
     #[inline]
     pub(crate) fn trace_outcome(&mut self, index: u32, outcome: Outcome) {
-        if unlikely(self.journal.is_tracing()) {
+        if unlikely(self.env.journal.is_tracing()) {
             let id = self.id(index);
-            self.journal.trace(Trace::Outcome(id, outcome));
+            self.env.journal.trace(Trace::Outcome(id, outcome));
         }
     }
 
     pub(crate) fn trace_transitions(&mut self, index: u32) {
         let id = self.id(index);
         while let Some(t) = self.slots.get_mut(index).and_then(|s| s.conn.poll_transition()) {
-            self.journal.trace(Trace::Transition(id, t));
+            self.env.journal.trace(Trace::Transition(id, t));
         }
     }
 
@@ -260,13 +176,13 @@ impl Flows {
         match disposition {
             Disposition::Processed => {}
             Disposition::Dropped(reason) => {
-                self.journal.counters.segments_dropped += 1;
+                self.env.journal.counters.segments_dropped += 1;
                 let id = self.id(index);
-                self.journal.trace(Trace::Segment(id, reason));
+                self.env.journal.trace(Trace::Segment(id, reason));
             }
             Disposition::Reset => {
                 if let Some(key) = self.slots.get(index).map(|slot| slot.key) {
-                    self.reply_reset(key, segment);
+                    self.env.reply_reset(key, segment);
                 }
             }
         }
@@ -282,16 +198,16 @@ impl Flows {
     /// Like [`Self::touched`], but returns whether the connection has news instead of noting that.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) -> bool {
-        let tracing = self.journal.is_tracing();
-        self.slots.get_mut(index).is_some_and(|slot| slot.touch(index, &mut self.outbox, tracing))
+        let tracing = self.env.journal.is_tracing();
+        self.slots.get_mut(index).is_some_and(|slot| slot.touch(index, &mut self.env.outbox, tracing))
     }
 
     /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has news.
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return false };
-        let disposition = slot.conn.handle_segment(segment, now, &mut self.pool);
-        let news = slot.touch(index, &mut self.outbox, self.journal.is_tracing());
+        let disposition = slot.conn.handle_segment(segment, now, &mut self.env.pool);
+        let news = slot.touch(index, &mut self.env.outbox, self.env.journal.is_tracing());
         if unlikely(disposition != Disposition::Processed) {
             self.not_processed(index, disposition, segment);
         }
@@ -301,7 +217,7 @@ impl Flows {
     /// Resets a connection so that another one has room.
     pub(crate) fn shed(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
-            slot.conn.abort(&mut self.pool);
+            slot.conn.abort(&mut self.env.pool);
             self.touched(index);
         }
     }
@@ -309,7 +225,7 @@ impl Flows {
     /// Queues the connection for [`Stack::poll_event`](crate::Stack::poll_event).
     pub(crate) fn announce(&mut self, index: u32) {
         if let Some((slot, generation)) = self.slots.get_mut_with_generation(index) {
-            slot.announce(index, generation, &mut self.journal);
+            slot.announce(index, generation, &mut self.env.journal);
         }
     }
 
@@ -326,7 +242,7 @@ impl Flows {
             {
                 self.spare.push(asked);
             }
-            slot.retire(&mut self.pool);
+            slot.retire(&mut self.env.pool);
             self.slots.retire(index);
         }
     }
@@ -344,9 +260,9 @@ impl Flows {
         let tcp = tcp.unwrap_or(&self.env.tcp);
         let (index, slot) = self.slots.reserve(Slot::default);
         slot.renew(tcp, with);
-        begin(slot, &mut self.pool);
+        begin(slot, &mut self.env.pool);
         slot.queued = true;
-        self.outbox.queue(index);
+        self.env.outbox.queue(index);
         // A connect carried in a lookup has no server yet, so it has no mapping of a translator to keep.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);

@@ -43,20 +43,20 @@ impl Flows {
         let for_verifier =
             carrier.verifier.is_some() && datagram.dst_port == port && is_for_verifier(datagram.payload);
         if !for_verifier {
-            if self.concerns_us(src, dst) {
-                self.journal.drop_packet(Drop::NotCarried);
+            if self.env.concerns_us(src, dst) {
+                self.env.journal.drop_packet(Drop::NotCarried);
             }
             return;
         }
         let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
-        if !self.comes_from_another(&key) {
+        if !self.env.comes_from_another(&key) {
             return;
         }
         let Some(waiting) = self.carrier.as_mut().and_then(|carrier| carrier.verifier.as_mut()) else {
             return;
         };
         if waiting.0.len() >= WAITING {
-            return self.journal.drop_packet(Drop::VerifierQueueFull);
+            return self.env.journal.drop_packet(Drop::VerifierQueueFull);
         }
         let client = SocketAddr::new(src, datagram.src_port);
         waiting.0.push_back(VerifierMessage { client, local: dst, bytes: datagram.payload.into() });
@@ -66,6 +66,6 @@ impl Flows {
     pub(crate) fn answer_as_verifier(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
         let Some(port) = self.carrier.as_ref().map(|carrier| carrier.port) else { return };
         let key = FlowKey::of(local, 0, client.ip(), 0).carried(port, client.port());
-        self.outbox.datagram(&key, answer, &mut self.journal);
+        self.env.outbox.datagram(&key, answer, &mut self.env.journal);
     }
 }

@@ -126,7 +126,7 @@ impl Server {
         let fast_open = segment.options.fast_open();
         let mut first = first_flight(&key, segment, fast_open.as_ref());
         first.syn_cookie_pressure = room.tail;
-        first.claim = flows.shard.claim(now);
+        first.claim = flows.env.shard.claim(now);
         let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
@@ -134,7 +134,7 @@ impl Server {
             Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
             // In the place of a TIME-WAIT it would lose what it knows of that.
             Admission::Fallback { reason: Reason::NotActive, .. }
-                if syn.above.is_none() && flows.shard.begins_round(segment.payload.len(), now) =>
+                if syn.above.is_none() && flows.env.shard.begins_round(segment.payload.len(), now) =>
             {
                 Verdict::GoesRound
             }
@@ -146,7 +146,7 @@ impl Server {
                     refused => refused,
                 };
                 if refused.is_some_and(|refused| refused.is_unreported()) {
-                    flows.journal.counters.blocks_unreported += 1;
+                    flows.env.journal.counters.blocks_unreported += 1;
                 }
                 if refused.is_some_and(|refused| refused.is_forged()) {
                     return Verdict::Forged(refused);
@@ -166,9 +166,9 @@ impl Server {
             }
             Verdict::Repeat { grant } => return self.adopt_repeat(flows, syn, grant),
             Verdict::Parked { work, grant, place } => return self.park(flows, syn, work, grant, place),
-            Verdict::Dropped(reason) => flows.journal.drop_packet(reason),
+            Verdict::Dropped(reason) => flows.env.journal.drop_packet(reason),
             Verdict::GoesRound => {}
-            Verdict::Waits => flows.journal.drop_packet(Drop::AlreadyParked),
+            Verdict::Waits => flows.env.journal.drop_packet(Drop::AlreadyParked),
             Verdict::Cookie => self.answer_with_cookie(flows, syn),
             Verdict::Forged(refused) => self.answer_forged(flows, syn, refused),
         }
@@ -190,7 +190,7 @@ impl Server {
             Ok(job) => self.tell(job),
             Err(Unreported) => false,
         };
-        flows.journal.counters.blocks_unreported += u64::from(!told);
+        flows.env.journal.counters.blocks_unreported += u64::from(!told);
         told
     }
 

@@ -58,7 +58,7 @@ impl Server {
         now: Instant,
     ) {
         let pairs = done.candidates.iter().zip(verdicts);
-        flows.journal.counters.signatures_verified += pairs
+        flows.env.journal.counters.signatures_verified += pairs
             .map(|(candidate, verdict)| match verdict {
                 // If the certificate is wrong, the request is not verified.
                 Verified::BadCertificate => 1,

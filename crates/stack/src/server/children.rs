@@ -46,7 +46,7 @@ impl Server {
     ) -> Option<u32> {
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
-            flows.journal.counters.first_flights_refused += 1;
+            flows.env.journal.counters.first_flights_refused += 1;
         }
         let reply = self.reply_to(syn, refused, grant.is_some());
         let mut plan = ChildPlan::default();
@@ -87,7 +87,7 @@ impl Server {
         let Admitted { grant, place, candidate, relayed, followers } = admitted;
         let (segment, now) = (syn.segment, syn.now);
         self.relieved(flows, syn.listener);
-        flows.journal.counters.first_flights_accepted += 1;
+        flows.env.journal.counters.first_flights_accepted += 1;
         let below = syn.key.headers_len() as u32;
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Server {
         if !plan.early {
             listener.syn_queue += 1;
         }
-        flows.journal.counters.passive_opens += 1;
+        flows.env.journal.counters.passive_opens += 1;
         let ends = flows.env.endpoints(&key, above, now);
         let owner = if plan.early { Owner::AcceptQueue(index) } else { Owner::SynQueue(index) };
         let tcp = self.listeners.at(index).map(|listener| &listener.tcp);
@@ -196,7 +196,7 @@ impl Server {
             listener.accept_queue.push_back(child);
             if !listener.announced {
                 listener.announced = true;
-                flows.journal.announce_listener(index);
+                flows.env.journal.announce_listener(index);
             }
         }
     }
@@ -208,8 +208,8 @@ impl Server {
         }
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if !core::mem::replace(&mut listener.limited, true) {
-            flows.journal.counters.fast_open_suspended += 1;
-            flows.journal.trace(Trace::Suspended(self.listeners.id(index), reason));
+            flows.env.journal.counters.fast_open_suspended += 1;
+            flows.env.journal.trace(Trace::Suspended(self.listeners.id(index), reason));
         }
     }
 
@@ -218,7 +218,7 @@ impl Server {
     fn relieved(&mut self, flows: &mut Flows, index: u32) {
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if unlikely(core::mem::replace(&mut listener.limited, false)) {
-            flows.journal.trace(Trace::Resumed(self.listeners.id(index)));
+            flows.env.journal.trace(Trace::Resumed(self.listeners.id(index)));
         }
     }
 }

@@ -101,7 +101,7 @@ impl Server {
         for index in orphans {
             if let Some(slot) = flows.slots.get_mut(index) {
                 slot.owner = Owner::Nobody;
-                slot.conn.abort(&mut flows.pool);
+                slot.conn.abort(&mut flows.env.pool);
                 flows.touched(index);
             }
         }
@@ -164,7 +164,7 @@ impl Server {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
         let (slot, generation) = flows.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;
-        slot.announce(index, generation, &mut flows.journal);
+        slot.announce(index, generation, &mut flows.env.journal);
         Some(ConnId { index, generation })
     }
 }

@@ -37,7 +37,7 @@ pub struct RelayedFlight<'a> {
 impl Server {
     /// See [`Stack::handle_relayed`](crate::Stack::handle_relayed).
     pub(crate) fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
-        flows.journal.counters.relayed += 1;
+        flows.env.journal.counters.relayed += 1;
         if self.park_relayed(flows, now, flight).is_none() {
             dropped_relayed(flows);
         }
@@ -54,7 +54,7 @@ impl Server {
         let key =
             FlowKey::of(server, segment.dst_port, client.ip(), segment.src_port).carried(port, client.port());
         let across = client.is_ipv4() != server.is_ipv4();
-        if across || segment.src_port == 0 || !flows.comes_from_another(&key) {
+        if across || segment.src_port == 0 || !flows.env.comes_from_another(&key) {
             return None;
         }
         let taken = flows.find(&key).is_some()
@@ -85,5 +85,5 @@ impl Server {
 
 /// Counts a relayed first flight that is dropped.
 pub(crate) fn dropped_relayed(flows: &mut Flows) {
-    flows.journal.counters.relayed_dropped += 1;
+    flows.env.journal.counters.relayed_dropped += 1;
 }

@@ -26,7 +26,7 @@ impl Server {
         if let Some((job, _)) = self.parked.find(&key)
             && !self.overtaken(flows, job, now)
         {
-            return flows.journal.drop_packet(Drop::Unreported);
+            return flows.env.journal.drop_packet(Drop::Unreported);
         }
         self.send_cookie(flows, index, key, segment, &OptionBytes::EMPTY, now);
     }
@@ -56,12 +56,12 @@ impl Server {
         let tcp = listener.tcp.clone();
         let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.cookies.make(&key, segment.seq, peer_mss, now);
-        flows.journal.counters.syn_cookies_sent += 1;
+        flows.env.journal.counters.syn_cookies_sent += 1;
         let mss = tcp.mss.min(flows.env.path_mss(&key).max(flows.env.probe_sizes(&key)[2]));
         let numbers =
             CookieNumbers { isn: cookie, ts_offset: flows.env.isn.initial(&key, now).ts_offset, mss };
         let reply = cookie_reply(key, &tcp, segment, numbers, options, now);
-        flows.reply(reply);
+        flows.env.reply(reply);
         Some(cookie)
     }
 
@@ -113,10 +113,10 @@ impl Server {
         let Some(mss) = self.cookie_of(index, &key, hash, segment, now) else { return false };
         let (peer_isn, cookie) = (segment.seq - 1, segment.ack - 1);
         if full.is_some() {
-            flows.journal.drop_packet(Drop::AcceptQueueFull);
+            flows.env.journal.drop_packet(Drop::AcceptQueueFull);
             return true;
         }
-        flows.journal.counters.syn_cookies_good += 1;
+        flows.env.journal.counters.syn_cookies_good += 1;
         let mut ends = flows.env.endpoints(&key, None, now);
         ends.isn = cookie;
         let mut options = Options::parse(&[], true);
@@ -128,7 +128,7 @@ impl Server {
             options.window_scale = scale;
             options.sack_permitted = sack;
         }
-        flows.journal.counters.passive_opens += 1;
+        flows.env.journal.counters.passive_opens += 1;
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.syn_queue += 1;
         }

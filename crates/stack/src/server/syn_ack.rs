@@ -13,8 +13,8 @@ use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
 impl Server {
     /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
     pub(crate) fn answer_forged(&mut self, flows: &mut Flows, syn: &Syn<'_>, refused: Option<Refused>) {
-        flows.journal.counters.first_flights_refused += 1;
-        flows.journal.counters.blocks_forged += 1;
+        flows.env.journal.counters.first_flights_refused += 1;
+        flows.env.journal.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
         let options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
         self.answer_once(flows, syn, &options);
@@ -59,7 +59,7 @@ impl Server {
             && let Some(asked) = segment.options.fast_open()
             && plan.options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
         {
-            flows.journal.counters.cookies_granted += 1;
+            flows.env.journal.counters.cookies_granted += 1;
             plan.once = (plan.options.len() - lasting) as u8;
         }
     }

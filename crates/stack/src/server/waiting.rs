@@ -151,7 +151,7 @@ impl Server {
         let kept = waits
             .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
         if !kept {
-            flows.journal.drop_packet(Drop::Follower);
+            flows.env.journal.drop_packet(Drop::Follower);
         }
     }
 }

@@ -10,38 +10,38 @@ impl Stack {
     /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         debug_assert!(!self.flows.has_news(), "news were left");
-        if unlikely(self.flows.outbox.has_replies())
-            && let Some(len) = self.flows.outbox.poll_reply(out)
+        if unlikely(self.flows.env.outbox.has_replies())
+            && let Some(len) = self.flows.env.outbox.poll_reply(out)
         {
-            self.flows.journal.counters.packets_out += 1;
+            self.flows.env.journal.counters.packets_out += 1;
             return Some(len);
         }
         if unlikely(self.flows.carrier.is_some())
             && let Some(key) = self.flows.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
-            && let Some(len) = self.flows.outbox.emit(Reply::Control(key, Control::KeepAlive), out)
+            && let Some(len) = self.flows.env.outbox.emit(Reply::Control(key, Control::KeepAlive), out)
         {
-            self.flows.journal.counters.keep_alives_sent += 1;
-            self.flows.journal.counters.packets_out += 1;
+            self.flows.env.journal.counters.keep_alives_sent += 1;
+            self.flows.env.journal.counters.packets_out += 1;
             return Some(len);
         }
-        while let Some(index) = self.flows.outbox.poll_turn() {
+        while let Some(index) = self.flows.env.outbox.poll_turn() {
             let Some(slot) = self.flows.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
-            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.flows.pool));
+            let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.flows.env.pool));
             let whole = match (sent, &mut self.flows.carrier) {
                 (Some(len), Some(carrier)) if unlikely(slot.key.is_carried()) => {
                     // The pair is `None` if the connection is over: its last segment leaves after that.
                     if let Some(pair) = slot.pair {
                         carrier.sent(pair, now);
                     }
-                    self.flows.outbox.wrap_carried(&slot.key, slot.conn.ecn(), len, out)
+                    self.flows.env.outbox.wrap_carried(&slot.key, slot.conn.ecn(), len, out)
                 }
-                (Some(len), _) => self.flows.outbox.wrap_raw(&slot.key, slot.conn.ecn(), len, out),
+                (Some(len), _) => self.flows.env.outbox.wrap_raw(&slot.key, slot.conn.ecn(), len, out),
                 (None, _) => None,
             };
             // In most cases the connection has sent everything and leaves the queue.
             if likely(sent.is_none() || slot.conn.is_quiet()) {
-                self.flows.outbox.end_turn();
+                self.flows.env.outbox.end_turn();
                 slot.queued = false;
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
@@ -55,10 +55,10 @@ impl Stack {
                     self.flows.announce(index);
                 }
             } else {
-                self.flows.outbox.go_on(index);
+                self.flows.env.outbox.go_on(index);
             }
             if likely(whole.is_some()) {
-                self.flows.journal.counters.packets_out += 1;
+                self.flows.env.journal.counters.packets_out += 1;
                 return whole;
             }
         }

@@ -26,7 +26,7 @@ const PARKED_WINDOW: u32 = 1 << 11;
 impl Stack {
     /// Handles one IP packet. It may contain any bytes.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) {
-        self.flows.journal.counters.packets_in += 1;
+        self.flows.env.journal.counters.packets_in += 1;
         self.take_in(now, packet);
     }
 
@@ -38,18 +38,18 @@ impl Stack {
             Some(4) => match Packet::parse_v4(packet) {
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.flows.journal.drop_packet(Drop::BadIp),
+                Err(_) => self.flows.env.journal.drop_packet(Drop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
                 // An IPv6 packet must not have IPv4-mapped addresses: IPv4 addresses travel in IPv4 packets only.
                 Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
-                    self.flows.journal.drop_packet(Drop::BadSource)
+                    self.flows.env.journal.drop_packet(Drop::BadSource)
                 }
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.flows.journal.drop_packet(Drop::BadIp),
+                Err(_) => self.flows.env.journal.drop_packet(Drop::BadIp),
             },
-            _ => self.flows.journal.drop_packet(Drop::BadIp),
+            _ => self.flows.env.journal.drop_packet(Drop::BadIp),
         }
     }
 
@@ -65,7 +65,7 @@ impl Stack {
         }
         let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
             cold_path();
-            return self.flows.journal.drop_packet(Drop::BadTcp);
+            return self.flows.env.journal.drop_packet(Drop::BadTcp);
         };
         segment.ce = ip.ecn == Ecn::Ce;
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
@@ -73,12 +73,12 @@ impl Stack {
         match self.flows.find_hashed(hash, &key) {
             // The addresses were checked when the connection began.
             Some(index) => self.deliver(index, &segment, now),
-            None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
+            None if self.flows.env.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) {
+                if !self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) {
                     self.handle_new(&key, hash, &segment, now);
-                    self.flows.shard.send_round(packet, now, &mut self.flows.journal);
+                    self.flows.env.shard.send_round(packet, now, &mut self.flows.env.journal);
                 }
             }
             None => {}
@@ -96,9 +96,9 @@ impl Stack {
             && self.flows.env.is_ours(ip.dst)
             && self.flows.carrier.as_ref().is_some_and(|c| c.from_socket);
         match ip.protocol {
-            _ if !from_kernel && !self.flows.concerns_us(ip.src, ip.dst) => {}
+            _ if !from_kernel && !self.flows.env.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
-            _ => self.flows.journal.drop_packet(Drop::Protocol),
+            _ => self.flows.env.journal.drop_packet(Drop::Protocol),
         }
         self.settle(now);
     }
@@ -112,29 +112,35 @@ impl Stack {
             udp: self.flows.carrier.is_some(),
         };
         let parsed = rules.parse(packet);
-        let ours = parsed.as_ref().is_ok_and(|fragment| self.flows.concerns_us(fragment.src, fragment.dst));
+        let ours =
+            parsed.as_ref().is_ok_and(|fragment| self.flows.env.concerns_us(fragment.src, fragment.dst));
         // The stack that puts the packet together counts the fragment.
         if let Ok(fragment) = &parsed
             && ours
-            && self.flows.shard.pass_on_fragment(fragment.src, fragment.dst, packet, &mut self.flows.journal)
+            && self.flows.env.shard.pass_on_fragment(
+                fragment.src,
+                fragment.dst,
+                packet,
+                &mut self.flows.env.journal,
+            )
         {
             return;
         }
-        self.flows.journal.counters.fragments_in += 1;
+        self.flows.env.journal.counters.fragments_in += 1;
         let fragment = match parsed {
             Ok(fragment) if ours => fragment,
             Ok(_) => return,
-            Err(reason) => return self.flows.journal.drop_packet(reason),
+            Err(reason) => return self.flows.env.journal.drop_packet(reason),
         };
-        let counters = &mut self.flows.journal.counters;
+        let counters = &mut self.flows.env.journal.counters;
         match self.fragments.handle(&fragment, &rules, now, &mut self.flows.env.random, counters) {
             // The whole packet is not a fragment itself: its header is new, and the headers behind it were checked with
             // the first fragment.
             Some(Ok(whole)) => {
-                self.flows.journal.counters.packets_reassembled += 1;
+                self.flows.env.journal.counters.packets_reassembled += 1;
                 self.handle_packet(now, &whole);
             }
-            Some(Err(reason)) => self.flows.journal.drop_packet(reason),
+            Some(Err(reason)) => self.flows.env.journal.drop_packet(reason),
             None => {}
         }
     }
@@ -146,25 +152,25 @@ impl Stack {
         };
         match error {
             Ok(error) => self.handle_icmp_error(&error, packet, now),
-            Err(_) => self.flows.answer_echo(packet),
+            Err(_) => self.flows.env.answer_echo(packet),
         }
     }
 
     //= rfc9293 MUST-54
     fn handle_icmp_error(&mut self, error: &IcmpError<'_>, packet: &[u8], now: Instant) {
         let Some((key, seq)) = icmp::quoted(error) else {
-            return self.flows.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.flows.find(&key) else {
-            if self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) {
+            if self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) {
                 return;
             }
-            return self.flows.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
         // The quoted number must be outstanding (RFC 5927 §4.1).
         if !slot.conn.owns_sequence(seq) {
-            return self.flows.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         }
         //= rfc9293 MUST-47 SHLD-25
         // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).
@@ -212,7 +218,7 @@ impl Stack {
         if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
             && let Some(slot) = self.flows.slots.get_mut(index)
         {
-            slot.conn.unreachable(now, &mut self.flows.pool);
+            slot.conn.unreachable(now, &mut self.flows.env.pool);
         }
     }
 
@@ -224,7 +230,7 @@ impl Stack {
                 return self.deliver(index, segment, now);
             }
             if self.client.overtakes_answer(&mut self.flows, key, segment) {
-                return self.flows.journal.drop_packet(Drop::NoConnection);
+                return self.flows.env.journal.drop_packet(Drop::NoConnection);
             }
         }
         self.handle_stray(key, hash, segment, now);
@@ -268,12 +274,12 @@ impl Stack {
                         self.flows.time_wait.restart(hash, now, self.flows.env.tcp.time_wait);
                     }
                     let value = self.flows.env.isn.timestamp(key, now);
-                    return self.flows.reply(Reply::time_wait(*key, &record, value));
+                    return self.flows.env.reply(Reply::time_wait(*key, &record, value));
                 }
                 TimeWaitAction::Reopen { above: isn } => {
                     listener = self.server.listener(key);
                     if listener.is_none() {
-                        return self.flows.reply_reset(*key, segment);
+                        return self.flows.env.reply_reset(*key, segment);
                     }
                     self.flows.time_wait.remove(hash);
                     if unlikely(self.flows.held.len() > 0) {
@@ -290,7 +296,7 @@ impl Stack {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
             // later spoofed the RST.
             if !self.server.overtaken(&mut self.flows, job, now) {
-                self.flows.journal.drop_packet(Drop::Unreported);
+                self.flows.env.journal.drop_packet(Drop::Unreported);
             }
             return;
         }
@@ -310,9 +316,9 @@ impl Stack {
             }
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
-                self.flows.journal.drop_packet(Drop::BadFlags);
+                self.flows.env.journal.drop_packet(Drop::BadFlags);
             }
-            _ => self.flows.reply_reset(*key, segment),
+            _ => self.flows.env.reply_reset(*key, segment),
         }
     }
 
@@ -347,7 +353,7 @@ impl Stack {
             && self.server.is_full(listener)
         {
             // The client's data brings the ACK again, and there may be room then.
-            return self.flows.journal.drop_packet(Drop::AcceptQueueFull);
+            return self.flows.env.journal.drop_packet(Drop::AcceptQueueFull);
         }
         let Some(slot) = self.flows.slots.get_mut(index) else { return };
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
@@ -363,7 +369,7 @@ impl Stack {
             cold_path();
             self.client.handle_twin(&mut self.flows, index, first, segment, now)
         } else {
-            slot.conn.handle_segment(segment, now, &mut self.flows.pool)
+            slot.conn.handle_segment(segment, now, &mut self.flows.env.pool)
         };
         if unlikely(disposition != Disposition::Processed) {
             self.flows.not_processed(index, disposition, segment);
@@ -396,13 +402,13 @@ impl Stack {
         let (port, trusted) = (carrier.port, carrier.from_socket);
         let datagram =
             if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
-        let Ok(datagram) = datagram else { return self.flows.journal.drop_packet(Drop::BadUdp) };
+        let Ok(datagram) = datagram else { return self.flows.env.journal.drop_packet(Drop::BadUdp) };
         let carried = Carried::parse(datagram.payload).ok().filter(|_| datagram.dst_port == port);
         let Some(carried) = carried else { return self.flows.handle_not_carried(src, dst, &datagram) };
         match carried {
             Carried::Segment(bytes) => {
                 let Ok(mut segment) = Segment::parse(bytes) else {
-                    return self.flows.journal.drop_packet(Drop::BadTcp);
+                    return self.flows.env.journal.drop_packet(Drop::BadTcp);
                 };
                 segment.ce = ce;
                 let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)
@@ -410,18 +416,18 @@ impl Stack {
                 let hash = self.flows.hasher.hash(&key);
                 match self.flows.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
-                    None if self.flows.comes_from_another(&key)
-                        && !self.flows.shard.pass_on(&key, packet, &mut self.flows.journal) =>
+                    None if self.flows.env.comes_from_another(&key)
+                        && !self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) =>
                     {
                         self.handle_new(&key, hash, &segment, now);
-                        self.flows.shard.send_round(packet, now, &mut self.flows.journal);
+                        self.flows.env.shard.send_round(packet, now, &mut self.flows.env.journal);
                     }
                     None => {}
                 }
             }
             Carried::Control(control) => {
                 let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
-                if self.flows.comes_from_another(&key) && !self.pass_on_control(&key, control, packet) {
+                if self.flows.env.comes_from_another(&key) && !self.pass_on_control(&key, control, packet) {
                     self.flows.handle_control(key, control, now);
                 }
             }
@@ -431,8 +437,8 @@ impl Stack {
 
     /// Whether a control message of the carrier is for another stack of the group only.
     fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
-        let Flows { shard, journal, carrier, hasher, .. } = &mut self.flows;
+        let Flows { env, carrier, hasher, .. } = &mut self.flows;
         let ours = || carrier.as_ref().is_some_and(|carrier| carrier.find(hasher.hash(key), key).is_some());
-        shard.pass_on_control(key, control, ours, packet, journal)
+        env.shard.pass_on_control(key, control, ours, packet, &mut env.journal)
     }
 }

@@ -34,7 +34,7 @@ impl Stack {
     /// Takes the news of connection `index` (see [`crate::flows::slot::Slot::touch`]), and those that this brings to
     /// others.
     pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
-        if unlikely(self.flows.journal.is_tracing()) {
+        if unlikely(self.flows.env.journal.is_tracing()) {
             self.flows.trace_transitions(index);
         }
         let Some((mut slot, generation)) = self.flows.slots.get_mut_with_generation(index) else {
@@ -45,7 +45,7 @@ impl Stack {
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
-            self.flows.journal.counters.established += 1;
+            self.flows.env.journal.counters.established += 1;
             let kept =
                 slot.certificate || slot.granted || slot.pair.is_some() || self.server.counts_clients();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
@@ -60,14 +60,14 @@ impl Stack {
             slot = again;
         }
         if !ready.is_empty() {
-            slot.announce(index, generation, &mut self.flows.journal);
+            slot.announce(index, generation, &mut self.flows.env.journal);
         }
         if !slot.counted && slot.outcome != Outcome::Undecided {
             slot.counted = true;
             let side = if slot.client {
-                &mut self.flows.journal.counters.client
+                &mut self.flows.env.journal.counters.client
             } else {
-                &mut self.flows.journal.counters.server
+                &mut self.flows.env.journal.counters.server
             };
             side.add(slot.outcome);
         }
@@ -77,7 +77,7 @@ impl Stack {
     fn opened(&mut self, index: u32, now: Instant) {
         if let Some(one) = self.server.joined(&mut self.flows, index, now) {
             // A connection beyond the limit is reset before the application can accept it.
-            self.flows.journal.counters.clients_limited += 1;
+            self.flows.env.journal.counters.clients_limited += 1;
             self.flows.shed(one);
             self.settle(now);
         }
@@ -93,7 +93,7 @@ impl Stack {
         }
         let granted = core::mem::take(&mut slot.granted);
         if unlikely(slot.repeat) {
-            self.flows.journal.counters.repeats_reset += 1;
+            self.flows.env.journal.counters.repeats_reset += 1;
             self.flows.shed(index);
             self.settle(now);
         } else if let Owner::SynQueue(listener) = slot.owner {
@@ -110,11 +110,11 @@ impl Stack {
         let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
         // From now on, the peer's segments belong to no connection. What is left to send comes after the resets for them.
         if slot.client
-            && self.flows.outbox.has_room(1)
+            && self.flows.env.outbox.has_room(1)
             && let Some((header, options)) = slot.conn.take_proof(now)
         {
             let reply = Reply::Segment { key: slot.key, header, options };
-            self.flows.outbox.reply(reply, &mut self.flows.journal);
+            self.flows.env.reply(reply);
         }
         if slot.client
             && let Some(other) = self.client.visit_over(&self.flows.env.config, slot, now)
@@ -164,11 +164,11 @@ impl Stack {
             self.server.left_syn_queue(listener);
         }
         if slot.conn.state() == StateName::TimeWait {
-            self.flows.journal.counters.time_waits += 1;
+            self.flows.env.journal.counters.time_waits += 1;
             let record = slot.conn.time_wait();
             let before = self.flows.time_wait.len();
             if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.env.tcp.time_wait)) {
-                self.flows.journal.counters.time_waits_evicted +=
+                self.flows.env.journal.counters.time_waits_evicted +=
                     (before + 1 - self.flows.time_wait.len()) as u64;
             }
         }
@@ -176,7 +176,7 @@ impl Stack {
             && slot.conn.close_reason() == Some(CloseReason::Finished)
             && slot.conn.state() == StateName::Closed
         {
-            self.flows.journal.counters.last_acks_held += 1;
+            self.flows.env.journal.counters.last_acks_held += 1;
             let record = slot.conn.time_wait();
             self.flows.held.insert(hash, record, now, self.flows.env.tcp.time_wait);
         }

@@ -114,8 +114,8 @@ impl fmt::Debug for Stack {
             .field("time_waits", &self.time_waits())
             .field("buffer_bytes", &self.buffer_bytes())
             .field("next_timeout", &self.poll_timeout())
-            .field("to_send", &self.flows.outbox.waiting())
-            .field("counters", &self.flows.journal.counters)
+            .field("to_send", &self.flows.env.outbox.waiting())
+            .field("counters", &self.flows.env.journal.counters)
             .finish_non_exhaustive()
     }
 }
@@ -147,7 +147,7 @@ impl Stack {
     /// Its counts.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.flows.journal.counters
+        &self.flows.env.journal.counters
     }
 
     /// Connections it holds, TIME-WAIT not counted.
@@ -165,7 +165,7 @@ impl Stack {
     /// Bytes that send and receive buffers hold now.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
-        self.flows.pool.outstanding()
+        self.flows.env.pool.outstanding()
     }
 
     /// The values that go up and down. Iterates over the listeners.
@@ -301,7 +301,7 @@ impl Stack {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(index) = self.flows.wheel.pop_expired(now) {
             if let Some(slot) = self.flows.slots.get_mut(index) {
-                slot.conn.handle_timeout(now, &mut self.flows.pool);
+                slot.conn.handle_timeout(now, &mut self.flows.env.pool);
                 let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
                 if self.flows.touch(index) {
                     self.take_news(index, now);
@@ -314,7 +314,7 @@ impl Stack {
         }
         self.flows.time_wait.expire(now);
         self.flows.held.expire(now);
-        self.fragments.expire(now, &mut self.flows.journal.counters);
+        self.fragments.expire(now, &mut self.flows.env.journal.counters);
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.handle_carrier_timeout(now);
         }
@@ -338,14 +338,14 @@ impl Stack {
 
     /// Takes a packet that came to another shard, from its [`Stack::poll_misdirected`].
     pub fn handle_misdirected(&mut self, now: Instant, visits: Visits, packet: &[u8]) {
-        self.flows.shard.set_visits(visits);
+        self.flows.env.shard.set_visits(visits);
         self.take_in(now, packet);
-        self.flows.shard.set_visits(Visits::default());
+        self.flows.env.shard.set_visits(Visits::default());
     }
 
     /// Counts packets from [`Stack::poll_misdirected`] for which the other shard had no room.
     pub fn count_undelivered(&mut self) {
-        self.flows.journal.drop_packet(Drop::ShardQueueFull);
+        self.flows.env.journal.drop_packet(Drop::ShardQueueFull);
     }
 
     /// Takes what another shard learnt of a server, from its [`Stack::poll_learnt`].
@@ -364,10 +364,14 @@ impl Stack {
     /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         if unlikely(self.shortage.any()) {
-            self.shortage.feed(self.flows.pool.outstanding(), &mut self.flows.slots, &mut self.flows.journal);
+            self.shortage.feed(
+                self.flows.env.pool.outstanding(),
+                &mut self.flows.slots,
+                &mut self.flows.env.journal,
+            );
         }
         loop {
-            let id = match self.flows.journal.poll_event()? {
+            let id = match self.flows.env.journal.poll_event()? {
                 Subject::Listener(index) => {
                     if let Some(id) = self.server.announced(index) {
                         return Some(Event::Acceptable(id));
@@ -388,7 +392,7 @@ impl Stack {
     /// The next packet that belongs to another shard ([`Config::shard`]). Poll until there is none after each burst of
     /// received packets.
     pub fn poll_misdirected(&mut self) -> Option<Misdirected<'_>> {
-        self.flows.shard.poll()
+        self.flows.env.shard.poll()
     }
 
     /// The next thing that the other shards must know of a server ([`Config::shard`]).
@@ -411,7 +415,7 @@ impl Stack {
 
     /// The next trace record, if [`crate::Limits::trace`] keeps any.
     pub fn poll_trace(&mut self) -> Option<Trace> {
-        self.flows.journal.poll_trace()
+        self.flows.env.journal.poll_trace()
     }
 
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.

@@ -229,9 +229,9 @@ impl Stack {
         if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
             return;
         }
-        let taken = self.flows.pool.outstanding();
+        let taken = self.flows.env.pool.outstanding();
         for index in self.shortage.choose(&self.flows.slots, now) {
-            self.flows.journal.counters.stuck_reset += 1;
+            self.flows.env.journal.counters.stuck_reset += 1;
             self.flows.shed(index);
         }
         self.settle(now);
@@ -246,7 +246,7 @@ impl Stack {
     #[inline]
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
         let slot = self.flows.slots.get_live(id.index, id.generation).ok_or(GONE)?;
-        let result = slot.conn.read(&mut self.flows.pool, out);
+        let result = slot.conn.read(&mut self.flows.env.pool, out);
         // Only a window that opened needs an ACK.
         if slot.conn.owes_ack() && !slot.queued {
             self.flows.touched(id.index);
@@ -351,8 +351,8 @@ impl Stack {
         f: impl FnOnce(&mut Slot, &mut firstflight_tcp::Pool) -> Result<T, IoError>,
     ) -> Result<T, IoError> {
         let slot = self.flows.slots.get_live(id.index, id.generation).ok_or(GONE)?;
-        let result = f(slot, &mut self.flows.pool);
-        if slot.touch(id.index, &mut self.flows.outbox, self.flows.journal.is_tracing()) {
+        let result = f(slot, &mut self.flows.env.pool);
+        if slot.touch(id.index, &mut self.flows.env.outbox, self.flows.env.journal.is_tracing()) {
             self.take_news(id.index, now);
         }
         result
