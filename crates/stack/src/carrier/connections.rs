@@ -12,7 +12,7 @@ use firstflight_wire::carrier::Control;
 
 impl Flows {
     pub(crate) fn handle_control(&mut self, key: FlowKey, control: Control, now: Instant) {
-        let hash = self.hasher.hash(&key);
+        let hash = self.table.hasher.hash(&key);
         let Some(carrier) = &mut self.carrier else { return };
         match (control, carrier.find(hash, &key)) {
             (Control::KeepAlive, None) => {
@@ -47,18 +47,18 @@ impl Flows {
     /// Adds connection `index` in UDP, which begins. `opened` says whether this stack opened it.
     pub(crate) fn join_pair(&mut self, key: &FlowKey, index: u32, opened: bool, now: Instant) {
         let outer = key.outer();
-        let (hash, anywhere) = (self.hasher.hash(&outer), self.hash_anywhere(key));
+        let (hash, anywhere) = (self.table.hasher.hash(&outer), self.table.hash_anywhere(key));
         let Some(carrier) = &mut self.carrier else { return };
         let pair = carrier.join(outer, hash, index, opened, now);
         if !opened {
-            let slots = &self.slots;
+            let slots = &self.table.slots;
             let ours = key.anywhere();
             let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
             // A half-open connection does not replace another one, because its SYN may be forged.
             let open = |index| slots.get(index).is_some_and(|slot| slot.conn.state() != StateName::SynRcvd);
             carrier.paths.add(anywhere, index, alike, |other| open(index) && !open(other));
         }
-        if let Some(slot) = self.slots.get_mut(index) {
+        if let Some(slot) = self.table.slots.get_mut(index) {
             slot.pair = pair;
         }
     }
@@ -67,14 +67,14 @@ impl Flows {
     /// UDP port, even if half-open connections prevented that before.
     #[cold]
     pub(crate) fn carried_opened(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.table.slots.get(index) else { return };
         let (Some(pair), Some(carrier)) = (slot.pair, &mut self.carrier) else { return };
         if slot.client {
-            let suspects = carrier.opened(pair, index, &self.slots, now);
+            let suspects = carrier.opened(pair, index, &self.table.slots, now);
             return self.probe_all(&suspects);
         }
         let ours = slot.key.anywhere();
-        let (hash, slots) = (self.hasher.hash(&ours), &self.slots);
+        let (hash, slots) = (self.table.hasher.hash(&ours), &self.table.slots);
         let alike = |other| slots.get(other).is_some_and(|slot| slot.key.anywhere() == ours);
         let half_open = |other| slots.get(other).is_some_and(|slot| slot.conn.state() == StateName::SynRcvd);
         carrier.paths.add(hash, index, alike, half_open);
@@ -84,13 +84,13 @@ impl Flows {
     /// The client repeated its SYN from another port, and the handshake of child `index` is complete: the children of the
     /// other copies end. They would take the client's segments if it had their port again, and answer them with a RST.
     fn end_rivals(&mut self, index: u32) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.table.slots.get(index) else { return };
         let rival = |(other, its): (u32, &Slot)| {
             (other != index && !its.client && its.conn.is_rival_of(&slot.conn)).then_some(other)
         };
         let rivals: Vec<u32> = self.alike(&slot.key).filter_map(rival).collect();
         for rival in rivals {
-            if let Some(slot) = self.slots.get_mut(rival) {
+            if let Some(slot) = self.table.slots.get_mut(rival) {
                 slot.conn.left_for_rival(&mut self.env.pool);
                 self.touched(rival);
             }
@@ -99,9 +99,9 @@ impl Flows {
 
     /// Removes connection `index`, if it is in UDP, from its pair of ports.
     pub(crate) fn leave_pair(&mut self, index: u32) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(slot) = self.table.slots.get_mut(index) else { return };
         let Some(pair) = slot.pair.take() else { return };
-        let anywhere = self.hasher.hash(&slot.key.anywhere());
+        let anywhere = self.table.hasher.hash(&slot.key.anywhere());
         if let Some(carrier) = &mut self.carrier
             && carrier.leave(pair, index)
         {
@@ -121,7 +121,7 @@ impl Flows {
     /// Does what is due for the carrier at `now`.
     pub(crate) fn handle_carrier_timeout(&mut self, now: Instant) {
         if let Some(carrier) = &mut self.carrier {
-            let suspects = carrier.handle_timeout(&self.slots, now);
+            let suspects = carrier.handle_timeout(&self.table.slots, now);
             self.probe_all(&suspects);
         }
         self.take_turns(now);
@@ -131,7 +131,7 @@ impl Flows {
     /// checks the new port.
     fn probe_all(&mut self, suspects: &[u32]) {
         for index in suspects {
-            if let Some(slot) = self.slots.get_mut(*index) {
+            if let Some(slot) = self.table.slots.get_mut(*index) {
                 slot.conn.probe();
                 self.touched(*index);
             }

@@ -42,10 +42,10 @@ impl Flows {
             return self.repeats_last_ack(key, segment, now);
         };
         let misses = distance.is_err();
-        if misses && (self.remembered(self.hasher.hash(key)).is_some() || opens(self)) {
+        if misses && (self.table.remembered(self.table.hasher.hash(key)).is_some() || opens(self)) {
             return false;
         }
-        let (hash, port) = (self.hash_anywhere(key), key.outer_remote());
+        let (hash, port) = (self.table.hash_anywhere(key), key.outer_remote());
         let searched = self.carrier.as_mut().is_some_and(|carrier| {
             // Who had the connection a moment ago knows the numbers, and may want it back.
             let knows = carrier.paths.checks.get_mut(&index).is_some_and(|check| {
@@ -66,10 +66,10 @@ impl Flows {
 
     /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
     pub(crate) fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
-        let (hash, key) = (self.hash_anywhere(key), key.anywhere());
+        let (hash, key) = (self.table.hash_anywhere(key), key.anywhere());
         let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
         indices.filter_map(move |index| {
-            let slot = self.slots.get(index)?;
+            let slot = self.table.slots.get(index)?;
             (slot.key.anywhere() == key).then_some((index, slot))
         })
     }
@@ -80,7 +80,7 @@ impl Flows {
     /// do not count, because the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
         let bits = [self.env.random.next_u64(), self.env.random.next_u64()];
-        let (Some(slot), Some(carrier)) = (self.slots.get(index), &mut self.carrier) else {
+        let (Some(slot), Some(carrier)) = (self.table.slots.get(index), &mut self.carrier) else {
             return true;
         };
         let (key, current) = (slot.key, slot.key.outer_remote());
@@ -156,7 +156,7 @@ impl Flows {
                 again.at = again.moved + *after;
                 paths.again.push_back(again);
             }
-            let Some(key) = self.slots.get(index).map(|slot| slot.key) else { continue };
+            let Some(key) = self.table.slots.get(index).map(|slot| slot.key) else { continue };
             if !self
                 .alike(&key)
                 .any(|(other, slot)| other != index && self.may_have(other, slot, oldest.port))
@@ -169,8 +169,8 @@ impl Flows {
     /// A challenge: answered if it names a connection that we opened. What the server has not taken, because it came from
     /// an unknown port, goes again behind the response.
     pub(crate) fn path_challenged(&mut self, key: &FlowKey, bits: u64, now: Instant) {
-        let Some(index) = self.find(key) else { return };
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(index) = self.table.find(key) else { return };
+        let Some(slot) = self.table.slots.get_mut(index) else { return };
         if !slot.client || slot.conn.state() == StateName::SynSent {
             return;
         }
@@ -196,7 +196,7 @@ impl Flows {
         });
         let Some((index, current, answer)) = judged else { return };
         // Another connection has this four-tuple already.
-        if port != current && self.find(key).is_some() {
+        if port != current && self.table.find(key).is_some() {
             return;
         }
         // The bits are valid once.
@@ -225,12 +225,12 @@ impl Flows {
 
     /// The client of connection `index` is at the UDP port of `key`.
     fn move_connection(&mut self, index: u32, key: &FlowKey, returns: bool, now: Instant) {
-        let before = self.slots.get(index).and_then(|slot| slot.pair);
-        let left_port = self.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
+        let before = self.table.slots.get(index).and_then(|slot| slot.pair);
+        let left_port = self.table.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
         let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
         self.rekey(index, key, false, now);
         self.env.journal.counters.carrier_paths_moved += 1;
-        if let Some(slot) = self.slots.get_mut(index) {
+        if let Some(slot) = self.table.slots.get_mut(index) {
             slot.conn.moved(now);
         }
         self.touched(index);
@@ -274,7 +274,7 @@ impl Flows {
                 // A challenge names the inner ports only. The client may know another connection by them, from a SYN that
                 // it repeated from another port. A segment shows that it knows a half-open one.
                 let half_open = |slot: &Slot| slot.conn.state() == StateName::SynRcvd;
-                if !self.slots.get(index).is_some_and(half_open) {
+                if !self.table.slots.get(index).is_some_and(half_open) {
                     self.check_port(index, port, false, now);
                 }
             }
@@ -284,11 +284,11 @@ impl Flows {
     /// Connection `index` in UDP is over. If it is in TIME-WAIT and a client opened it, its end is remembered.
     #[cold]
     pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.table.slots.get(index) else { return };
         if slot.client || slot.conn.state() != StateName::TimeWait {
             return;
         }
-        let (hash, record) = (self.hash_anywhere(&slot.key), slot.conn.time_wait());
+        let (hash, record) = (self.table.hash_anywhere(&slot.key), slot.conn.time_wait());
         if let Some(carrier) = &mut self.carrier {
             carrier.paths.closed.insert(hash, record, now, self.env.tcp.time_wait);
         }
@@ -298,7 +298,7 @@ impl Flows {
     /// it is acknowledged to the port that it came from. The offset of our timestamps belongs to the port with
     /// which the connection began, so the acknowledgement carries the newest timestamp that the client has seen.
     fn repeats_last_ack(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
-        let hash = self.hash_anywhere(key);
+        let hash = self.table.hash_anywhere(key);
         let Some(carrier) = &mut self.carrier else { return false };
         let Some(record) = carrier.paths.closed.find(hash) else { return false };
         if record.judge(segment) != (TimeWaitAction::Acknowledge { restart: true })
@@ -308,7 +308,7 @@ impl Flows {
         }
         let lasts = self.env.tcp.time_wait;
         carrier.paths.closed.restart(hash, now, lasts);
-        self.time_wait.restart(self.hasher.hash(key), now, lasts);
+        self.table.time_wait.restart(self.table.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);
         let value = echo.unwrap_or_else(|| self.env.isn.timestamp(key, now));
         self.env.reply(Reply::time_wait(*key, &record, value));

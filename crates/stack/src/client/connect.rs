@@ -113,7 +113,7 @@ impl Client {
         self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);
         flows.env.journal.counters.active_opens += 1;
         let news = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
-        Ok((flows.id(index), taken, news))
+        Ok((flows.table.id(index), taken, news))
     }
 
     //= rfc9293 MUST-43 MUST-44 MUST-45
@@ -138,7 +138,7 @@ impl Client {
     ) -> Result<u64, ConnectError> {
         if let Some(port) = config.local.map(|l| l.port()).filter(|p| *p != 0) {
             *key = key.with_local_port(port);
-            let hash = flows.hasher.hash(key);
+            let hash = flows.table.hasher.hash(key);
             if unlikely(!flows.env.shard.owns(key)) {
                 return Err(ConnectError::OtherShard);
             }
@@ -148,7 +148,7 @@ impl Client {
         let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
         let port = first.port;
         let chosen = key.with_local_port(port);
-        let hash = flows.hasher.hash(&chosen);
+        let hash = flows.table.hasher.hash(&chosen);
         if unlikely(
             self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.env.shard.owns(&chosen),
         ) {
@@ -171,7 +171,7 @@ impl Client {
         let mut hash = 0;
         let port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
-            hash = flows.hasher.hash(&key);
+            hash = flows.table.hasher.hash(&key);
             !flows.env.shard.owns(&key) || is_taken(flows, &key, hash)
         });
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
@@ -181,7 +181,7 @@ impl Client {
 
 #[inline]
 fn is_taken(flows: &Flows, key: &FlowKey, hash: u64) -> bool {
-    flows.find_hashed(hash, key).is_some() || flows.time_wait.find(hash).is_some()
+    flows.table.find_hashed(hash, key).is_some() || flows.table.time_wait.find(hash).is_some()
 }
 
 /// The flow of a connect, with local port 0. `outer` are the UDP ports.

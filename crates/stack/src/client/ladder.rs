@@ -82,7 +82,7 @@ impl Client {
         if !config.replay_safe || !chosen || config.carrier.is_some() {
             return;
         }
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
         asked.ladder.at = Some(now + timeout * 2);
@@ -92,7 +92,7 @@ impl Client {
 
     /// Takes the next step of the fallback sequence of connection `index`.
     pub(crate) fn climb(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         asked.ladder.at = None;
         if slot.key.is_carried() {
@@ -113,7 +113,7 @@ impl Client {
     /// The SYN-ACK has come. From now on, the connection waits for the response, as long as the data may be sent
     /// again.
     pub(crate) fn watch(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         if asked.ladder.first.is_none() && !slot.key.is_carried() {
             // There is nothing to send again.
@@ -143,7 +143,7 @@ impl Client {
     /// or only the beginning of its response before the ACK that shows our port. If that ACK was lost and there is nothing
     /// else to send, the client repeats it until something comes that the server would not send without it.
     fn remind(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
         // What came with the SYN-ACK left without our ACK. What came later shows that the server has it.
@@ -161,7 +161,7 @@ impl Client {
 
     /// Checks an open connection from which nothing may have come yet.
     fn look(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let ladder = &mut asked.ladder;
         let kept = ladder.first.as_ref().map_or(0, |first| first.len() as u64);
@@ -219,7 +219,7 @@ impl Client {
 
     /// Sends a plain SYN from another port.
     pub(crate) fn second_attempt(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get(index) else { return };
+        let Some(slot) = flows.table.slots.get(index) else { return };
         let (local, remote) = (slot.key.local(), slot.key.remote());
         let any_port =
             ConnectConfig { local: Some(SocketAddr::new(local.ip(), 0)), ..ConnectConfig::default() };
@@ -230,21 +230,21 @@ impl Client {
         let key = FlowKey::new(local, remote);
         let mut ends = flows.env.endpoints(&key, None, now);
         ends.path_mss = self.client_path_mss(flows, &key, now);
-        let Some(slot) = flows.slots.get(index) else { return };
+        let Some(slot) = flows.table.slots.get(index) else { return };
         if loses_large_segments(&slot.conn) {
             // The path may drop large packets. With large segments this attempt would find that out again, timeout
             // by timeout.
             ends.path_mss = ends.path_mss.min(SMALL_SEGMENT);
         }
         let tcp = Arc::clone(slot.conn.config());
-        let hash = flows.hasher.hash(&key);
+        let hash = flows.table.hasher.hash(&key);
         let owner = Owner::Twin(index);
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
         let twin = flows.insert(Some(&tcp), with, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.client = true;
         });
-        if let Some(asked) = flows.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
+        if let Some(asked) = flows.table.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);
         }
         flows.env.journal.counters.second_attempts += 1;
@@ -260,7 +260,7 @@ impl Client {
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
-        let Some((winner, loser)) = flows.slots.pair_mut(twin, first) else {
+        let Some((winner, loser)) = flows.table.slots.pair_mut(twin, first) else {
             return Disposition::Reset;
         };
         if winner.conn.syn_ack_report(segment).is_none() {
@@ -298,7 +298,7 @@ impl Client {
             return Disposition::Reset;
         }
         self.change_places(flows, twin, first, now);
-        let Some(slot) = flows.slots.get_mut(first) else { return Disposition::Reset };
+        let Some(slot) = flows.table.slots.get_mut(first) else { return Disposition::Reset };
         let server = slot.key.remote_ip();
         let disposition =
             slot.conn.handle_syn_ack(segment, Resolution::DataRefused, now, &mut flows.env.pool);
@@ -313,7 +313,7 @@ impl Client {
     /// The second attempt `twin` succeeds and becomes connection `first`. It takes over the stream and the
     /// application's settings. The first attempt becomes `twin`.
     fn change_places(&mut self, flows: &mut Flows, twin: u32, first: u32, now: Instant) {
-        let Some((to, from)) = flows.slots.pair_mut(first, twin) else { return };
+        let Some((to, from)) = flows.table.slots.pair_mut(first, twin) else { return };
         let Some(asked) = &mut to.asked else { return };
         let (network, server) = (asked.network, to.key.remote_ip());
         let was_open = !asked.awaited;
@@ -342,12 +342,12 @@ impl Client {
         };
         to.outcome = Outcome::Handshake(reason);
         let outcome = to.outcome;
-        flows.wheel.cancel(first);
-        flows.wheel.cancel(twin);
-        flows.table.remove(hashes.1, first);
-        flows.table.remove(hashes.0, twin);
-        flows.map(hashes.0, first);
-        flows.map(hashes.1, twin);
+        flows.table.wheel.cancel(first);
+        flows.table.wheel.cancel(twin);
+        flows.table.index.remove(hashes.1, first);
+        flows.table.index.remove(hashes.0, twin);
+        flows.table.map(hashes.0, first);
+        flows.table.map(hashes.1, twin);
         if large {
             self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }
@@ -358,14 +358,14 @@ impl Client {
         if was_open || !(slow || passed) {
             self.credentials.note_failure(network, server, now);
         }
-        let id = flows.id(first);
+        let id = flows.table.id(first);
         flows.env.journal.trace(Trace::Outcome(id, outcome));
     }
 
     /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
     pub(crate) fn drop_twin(&mut self, flows: &mut Flows, twin: Option<u32>) {
         let Some(index) = twin else { return };
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         slot.owner = Owner::Nobody;
         slot.conn.abort(&mut flows.env.pool);
         flows.touched(index);
@@ -373,7 +373,7 @@ impl Client {
 
     /// Notes that the second attempt of connection `first` no longer exists.
     pub(crate) fn forget_twin(&mut self, flows: &mut Flows, first: u32) {
-        if let Some(asked) = flows.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
+        if let Some(asked) = flows.table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = None;
         }
     }

@@ -138,7 +138,7 @@ impl Client {
             ..SynPlan::default()
         };
         let ends = flows.env.endpoints(&key, None, now);
-        let hash = flows.hasher.hash(&key);
+        let hash = flows.table.hasher.hash(&key);
         let (tcp, owner) = (Arc::new(tcp), Owner::Application);
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
         let index = flows.insert(Some(&tcp), with, |slot, pool| {
@@ -146,7 +146,7 @@ impl Client {
             slot.asked = Some(Box::new(asked));
             slot.client = true;
         });
-        let slot = flows.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
+        let slot = flows.table.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
         let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);
@@ -156,7 +156,7 @@ impl Client {
         self.armed.insert(key, armed);
         flows.env.journal.counters.active_opens += 1;
         flows.touched(index);
-        Ok(ArmedSyn { id: flows.id(index), segment })
+        Ok(ArmedSyn { id: flows.table.id(index), segment })
     }
 
     /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
@@ -178,7 +178,7 @@ impl Client {
         server: IpAddr,
         now: Instant,
     ) -> Result<(), ConnectError> {
-        let Some(slot) = flows.slot(id) else { return Ok(()) };
+        let Some(slot) = flows.table.slot(id) else { return Ok(()) };
         let wild = anywhere(&slot.key);
         if slot.conn.state() != StateName::SynSent || slot.key != wild {
             return Ok(());
@@ -195,7 +195,9 @@ impl Client {
         if across || ourselves || !possible_source(server) {
             return Err(ConnectError::BadRemote);
         }
-        if flows.find(&key).is_some() || flows.time_wait.find(flows.hasher.hash(&key)).is_some() {
+        if flows.table.find(&key).is_some()
+            || flows.table.time_wait.find(flows.table.hasher.hash(&key)).is_some()
+        {
             return Err(ConnectError::LocalInUse);
         }
         let Certified { certificate, identity, now: at, .. } = &armed.certified;
@@ -206,7 +208,7 @@ impl Client {
             armed.refused = None;
         }
         flows.rekey(id.index, &key, true, now);
-        if let Some(slot) = flows.slots.get_mut(id.index) {
+        if let Some(slot) = flows.table.slots.get_mut(id.index) {
             slot.conn.release_syn(&block, Some(timeout));
         }
         flows.touched(id.index);
@@ -216,7 +218,7 @@ impl Client {
     /// See [`Stack::direct_refused`](crate::Stack::direct_refused).
     #[must_use]
     pub(crate) fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
-        let wild = anywhere(&flows.slot(id)?.key);
+        let wild = anywhere(&flows.table.slot(id)?.key);
         self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
     }
 
@@ -230,7 +232,7 @@ impl Client {
         why: CloseReason,
         now: Instant,
     ) -> bool {
-        let Some(slot) = flows.slots.get_mut(index) else { return false };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return false };
         let wild = anywhere(&slot.key);
         let Some(armed) = self.armed.get_mut(&wild).filter(|armed| armed.index == index) else {
             return false;
@@ -258,7 +260,7 @@ impl Client {
             return None;
         }
         let armed = self.armed.get(&anywhere(key))?;
-        let slot = flows.slots.get(armed.index)?;
+        let slot = flows.table.slots.get(armed.index)?;
         let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
         let reply = segment.options.asap().and_then(Reply::parse)?;
         let tag = slot.asked.as_ref()?.offer.as_ref()?.tag.ok()?;
@@ -288,7 +290,7 @@ impl Client {
     /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
     pub(crate) fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
-        let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.slots.get(armed.index));
+        let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.table.slots.get(armed.index));
         armed.is_some_and(|slot| {
             let sent = slot.conn.variables();
             let acknowledges = segment.ack.gt(sent.snd_una) && sent.snd_nxt.ge(segment.ack);
@@ -305,7 +307,7 @@ impl Client {
     }
 
     fn armed_mut(&mut self, flows: &mut Flows, id: ConnId) -> Option<&mut Armed> {
-        let wild = anywhere(&flows.slot(id)?.key);
+        let wild = anywhere(&flows.table.slot(id)?.key);
         self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
     }
 }

@@ -136,11 +136,11 @@ impl Client {
             return Intent::handshake(reason, self.client_path_mss(flows, key, now));
         }
         // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
-        let mut asked = flows.spare.pop().unwrap_or_default();
+        let mut asked = flows.table.spare.pop().unwrap_or_default();
         let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
         let path_mss = flows.env.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
-            flows.spare.push(asked);
+            flows.table.spare.push(asked);
             return Intent::handshake(Reason::FailureMemory, path_mss);
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
@@ -241,7 +241,7 @@ impl Client {
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
-        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Processed };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Processed };
         let Some(report) = slot.conn.syn_ack_report(segment) else {
             let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
             if crosses && slot.conn.may_have_run() && must_not_run_again(slot) {
@@ -338,7 +338,7 @@ impl Client {
         }
         self.watch(flows, index, now);
         if !self.armed.is_empty()
-            && let Some(slot) = flows.slots.get(index)
+            && let Some(slot) = flows.table.slots.get(index)
         {
             let key = slot.key;
             self.disarm(&key, index);
@@ -353,7 +353,7 @@ impl Client {
     /// does not go again. First flights rest, so the next connect succeeds.
     #[cold]
     fn refuse_second_time(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Disposition {
-        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         let (server, network) = (slot.key.remote_ip(), flows.env.config.network_of(&slot.key));
         self.credentials.note_failure(network, server, now);
         slot.outcome = Outcome::Handshake(Reason::Unknown);
@@ -390,7 +390,7 @@ impl Client {
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
-        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         let server = slot.key.remote_ip();
         let Some(asked) = &mut slot.asked else { return Disposition::Reset };
         let network = asked.network;
@@ -409,7 +409,7 @@ impl Client {
             }
             return Disposition::Reset;
         }
-        let Some(slot) = flows.slots.get_mut(index) else { return Disposition::Reset };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         slot.outcome = answer.outcome;
         if let Some(asked) = &mut slot.asked {
             asked.awaited = false;

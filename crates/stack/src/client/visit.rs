@@ -98,7 +98,8 @@ impl Client {
     /// The application releases a connection that it opened. The connection may stay for a while in the background,
     /// and the next connect to its server already uses what it showed of the path.
     pub(crate) fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        let Some(slot) = flows.slots.get_live(id.index, id.generation).filter(|slot| slot.client) else {
+        let Some(slot) = flows.table.slots.get_live(id.index, id.generation).filter(|slot| slot.client)
+        else {
             return;
         };
         self.tell_path(&flows.env.config, slot, now);
@@ -110,7 +111,7 @@ impl Client {
 
     /// The application ends a connection at once.
     pub(crate) fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        if let Some(slot) = flows.slots.get_live(id.index, id.generation) {
+        if let Some(slot) = flows.table.slots.get_live(id.index, id.generation) {
             let twin = self.give_up(slot, now);
             self.drop_twin(flows, twin);
         }
@@ -151,7 +152,7 @@ impl Client {
 
     /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
     pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.slots.get_mut(index) else { return };
+        let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let twin = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take());
         self.unanswered(slot, now);
         self.drop_twin(flows, twin);

@@ -244,7 +244,7 @@ impl Server {
             && !segment.payload.is_empty()
             && let Some(listener) = self.listeners.find(key)
         {
-            let hash = flows.hasher.hash(key);
+            let hash = flows.table.hasher.hash(key);
             self.spoil(flows, &Syn { listener, key: *key, hash, segment, above: None, now }, false);
         }
     }

@@ -112,7 +112,7 @@ impl Server {
     pub(crate) fn certified(&mut self, flows: &mut Flows, child: u32, candidate: &Candidate, more: u32) {
         let (_, ends) = candidate.client();
         let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
-        if let Some(slot) = flows.slots.get_mut(child) {
+        if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.certificate = true;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());
             self.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
@@ -137,7 +137,7 @@ impl Server {
             && block.request.request_id == direct.request_id
         {
             vouched.direct = None;
-            if let Some(slot) = flows.slots.get_mut(child) {
+            if let Some(slot) = flows.table.slots.get_mut(child) {
                 slot.conn.raise_budget(direct.more);
             }
         }
@@ -146,7 +146,7 @@ impl Server {
     /// A child ends. If no ACK ever proved its client's address, and a report from there says that the client asked
     /// for nothing, the certificate no longer vouches for its client.
     pub(crate) fn vouched_for_nothing(&mut self, flows: &mut Flows, child: u32, now: Instant) {
-        let reason = flows.slots.get_mut(child).and_then(|slot| slot.conn.close_reason());
+        let reason = flows.table.slots.get_mut(child).and_then(|slot| slot.conn.close_reason());
         if matches!(reason, Some(CloseReason::Reset | CloseReason::Unreachable)) {
             self.disowned(flows, child, now);
         }
@@ -158,7 +158,7 @@ impl Server {
         let Some(vouched) = self.certified.get_mut(&child) else { return };
         // Nothing is left to be raised.
         (vouched.proved, vouched.direct) = (true, None);
-        if let Some(slot) = flows.slots.get_mut(child) {
+        if let Some(slot) = flows.table.slots.get_mut(child) {
             let address = slot.key.remote_ip();
             self.asap.acknowledged(address, now);
         }
@@ -169,7 +169,7 @@ impl Server {
     pub(crate) fn disowned(&mut self, flows: &mut Flows, child: u32, now: Instant) {
         let vouched = self.certified.get(&child).filter(|vouched| !vouched.proved);
         let Some(&Vouched { block, ends, .. }) = vouched else { return };
-        let Some(slot) = flows.slots.get_mut(child) else { return };
+        let Some(slot) = flows.table.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
         let lasts = ends.saturating_mul(1000).saturating_sub(flows.env.clock_at(now).unix_ms);
         self.asap.bar(block.client_key, Duration::from_millis(lasts), address, now);

@@ -70,7 +70,7 @@ impl Server {
         grant: Option<Grant>,
     ) -> Option<u32> {
         let child = self.adopt(flows, syn, Reason::Replay, grant, None);
-        if let Some(slot) = child.and_then(|child| flows.slots.get_mut(child)) {
+        if let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child)) {
             slot.repeat = true;
         }
         child
@@ -184,7 +184,7 @@ impl Server {
     /// Moves a child whose handshake is complete from the SYN queue to the accept queue.
     pub(crate) fn promote(&mut self, flows: &mut Flows, child: u32, index: u32) {
         self.listeners.left_syn_queue(index);
-        if let Some(slot) = flows.slots.get_mut(child) {
+        if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.owner = Owner::AcceptQueue(index);
         }
         self.enqueue(flows, child, index);
@@ -228,7 +228,7 @@ impl Server {
 fn take_followers(flows: &mut Flows, child: u32, followers: &[Vec<u8>], now: Instant) {
     for segment in followers.iter().filter_map(|bytes| Segment::parse(bytes).ok()) {
         if flows.deliver(child, &segment, now) {
-            flows.note(child);
+            flows.table.note(child);
         }
     }
 }

@@ -96,10 +96,14 @@ impl Server {
             self.listeners.policies(gone.config.local.port()).for_each(|policy| policy.close(&clock));
         }
         let ours = |o: Owner| o == Owner::SynQueue(id.index) || o == Owner::AcceptQueue(id.index);
-        let orphans: Vec<u32> =
-            flows.slots.indices().filter(|i| flows.slots.get(*i).is_some_and(|s| ours(s.owner))).collect();
+        let orphans: Vec<u32> = flows
+            .table
+            .slots
+            .indices()
+            .filter(|i| flows.table.slots.get(*i).is_some_and(|s| ours(s.owner)))
+            .collect();
         for index in orphans {
-            if let Some(slot) = flows.slots.get_mut(index) {
+            if let Some(slot) = flows.table.slots.get_mut(index) {
                 slot.owner = Owner::Nobody;
                 slot.conn.abort(&mut flows.env.pool);
                 flows.touched(index);
@@ -162,7 +166,7 @@ impl Server {
     /// See [`Stack::accept`](crate::Stack::accept).
     pub(crate) fn accept(&mut self, flows: &mut Flows, id: ListenerId) -> Option<ConnId> {
         let index = self.listeners.get_mut(id)?.accept_queue.pop_front()?;
-        let (slot, generation) = flows.slots.get_mut_with_generation(index)?;
+        let (slot, generation) = flows.table.slots.get_mut_with_generation(index)?;
         slot.owner = Owner::Application;
         slot.announce(index, generation, &mut flows.env.journal);
         Some(ConnId { index, generation })

@@ -154,7 +154,7 @@ impl Server {
 
     /// Connection `index` was opened. If its client has more than it may have, returns one (index) that has to go.
     pub(crate) fn joined(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Option<u32> {
-        self.clients.as_mut()?.join(&mut flows.slots, index, now)
+        self.clients.as_mut()?.join(&mut flows.table.slots, index, now)
     }
 
     /// Connection `index` of a client whose connections are counted is over.

@@ -57,8 +57,8 @@ impl Server {
         if across || segment.src_port == 0 || !flows.env.comes_from_another(&key) {
             return None;
         }
-        let taken = flows.find(&key).is_some()
-            || flows.remembered(flows.hasher.hash(&key)).is_some()
+        let taken = flows.table.find(&key).is_some()
+            || flows.table.remembered(flows.table.hasher.hash(&key)).is_some()
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.

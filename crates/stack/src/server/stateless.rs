@@ -73,7 +73,7 @@ impl Server {
         segment: &Segment<'_>,
         now: Instant,
     ) -> bool {
-        let hash = flows.hasher.hash(key);
+        let hash = flows.table.hasher.hash(key);
         let opens = |listener| self.cookie_of(listener, key, hash, segment, now).is_some();
         self.listeners.find(key).is_some_and(opens)
     }
@@ -139,7 +139,7 @@ impl Server {
             slot.conn.open_from_cookie(peer_isn, &options, now);
         });
         if flows.deliver(child, segment, now) {
-            flows.note(child);
+            flows.table.note(child);
         }
         true
     }

@@ -75,7 +75,7 @@ impl Server {
     ) {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
         let listener = self.listeners.id(listener);
-        if let Some(slot) = flows.slots.get_mut(child) {
+        if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.granted = true;
             self.grants.insert(child, (listener, serial));
         }

@@ -80,14 +80,14 @@ impl Server {
         let bytes = core::mem::take(&mut parked.segment);
         let (Some(room), Ok(segment)) = (room, Segment::parse(&bytes)) else { return };
         let Parked { listener, key, above, .. } = parked;
-        if flows.find(&key).is_some() {
+        if flows.table.find(&key).is_some() {
             return;
         }
-        let hash = flows.hasher.hash(&key);
+        let hash = flows.table.hasher.hash(&key);
         let syn = &Syn { listener: listener.index, key, hash, segment: &segment, above, now };
         let verdict = admit_parked(&room, parked, result, refused);
         if let Some(child) = self.carry_out(flows, syn, verdict) {
-            flows.note(child);
+            flows.table.note(child);
         }
     }
 
@@ -133,7 +133,7 @@ impl Server {
         if self.listeners.get(listener).is_none() || segment.options.asap().is_none() {
             return true;
         }
-        let hash = flows.hasher.hash(&key);
+        let hash = flows.table.hasher.hash(&key);
         let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
         self.spoil(flows, &syn, checked)
     }

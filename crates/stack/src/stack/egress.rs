@@ -9,7 +9,7 @@ use firstflight_wire::hint::{likely, unlikely};
 impl Stack {
     /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        debug_assert!(!self.flows.has_news(), "news were left");
+        debug_assert!(!self.flows.table.has_news(), "news were left");
         if unlikely(self.flows.env.outbox.has_replies())
             && let Some(len) = self.flows.env.outbox.poll_reply(out)
         {
@@ -25,7 +25,7 @@ impl Stack {
             return Some(len);
         }
         while let Some(index) = self.flows.env.outbox.poll_turn() {
-            let Some(slot) = self.flows.slots.get_mut(index) else { continue };
+            let Some(slot) = self.flows.table.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.flows.env.pool));
             let whole = match (sent, &mut self.flows.carrier) {
@@ -49,7 +49,7 @@ impl Stack {
                     self.flows.reap(index);
                 } else if let Some(at) = slot.deadline() {
                     // An earlier timer stays in place: most timers are pushed back and never reached.
-                    self.flows.wheel.expedite(index, at.max(now));
+                    self.flows.table.wheel.expedite(index, at.max(now));
                 }
                 if !readiness.is_empty() {
                     self.flows.announce(index);

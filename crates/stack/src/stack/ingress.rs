@@ -69,8 +69,8 @@ impl Stack {
         };
         segment.ce = ip.ecn == Ecn::Ce;
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
-        let hash = self.flows.hasher.hash(&key);
-        match self.flows.find_hashed(hash, &key) {
+        let hash = self.flows.table.hasher.hash(&key);
+        match self.flows.table.find_hashed(hash, &key) {
             // The addresses were checked when the connection began.
             Some(index) => self.deliver(index, &segment, now),
             None if self.flows.env.concerns_us(ip.src.into(), ip.dst.into()) => {
@@ -161,13 +161,13 @@ impl Stack {
         let Some((key, seq)) = icmp::quoted(error) else {
             return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         };
-        let Some(index) = self.flows.find(&key) else {
+        let Some(index) = self.flows.table.find(&key) else {
             if self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) {
                 return;
             }
             return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         };
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         // The quoted number must be outstanding (RFC 5927 §4.1).
         if !slot.conn.owns_sequence(seq) {
             return self.flows.env.journal.drop_packet(Drop::BadIcmp);
@@ -211,12 +211,12 @@ impl Stack {
     /// come from a victim there, which asked for nothing.
     #[cold]
     fn unreachable(&mut self, index: u32, now: Instant) {
-        let Some(slot) = self.flows.slots.get(index) else { return };
+        let Some(slot) = self.flows.table.slots.get(index) else { return };
         if slot.key.is_carried() && !slot.client && !slot.certificate {
             return;
         }
         if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
-            && let Some(slot) = self.flows.slots.get_mut(index)
+            && let Some(slot) = self.flows.table.slots.get_mut(index)
         {
             slot.conn.unreachable(now, &mut self.flows.env.pool);
         }
@@ -249,7 +249,7 @@ impl Stack {
             }
         }
         let (mut above, mut listener) = (None, None);
-        if let Some((record, held)) = self.flows.remembered(hash) {
+        if let Some((record, held)) = self.flows.table.remembered(hash) {
             let judged = match record.judge(segment) {
                 TimeWaitAction::Acknowledge { .. } if self.server.may_reopen(key, hash, &record, segment) => {
                     record.reopen()
@@ -271,7 +271,7 @@ impl Stack {
                         self.server.syn_met_time_wait(hash, record.rcv_nxt);
                     }
                     if restart && !held {
-                        self.flows.time_wait.restart(hash, now, self.flows.env.tcp.time_wait);
+                        self.flows.table.time_wait.restart(hash, now, self.flows.env.tcp.time_wait);
                     }
                     let value = self.flows.env.isn.timestamp(key, now);
                     return self.flows.env.reply(Reply::time_wait(*key, &record, value));
@@ -281,9 +281,9 @@ impl Stack {
                     if listener.is_none() {
                         return self.flows.env.reply_reset(*key, segment);
                     }
-                    self.flows.time_wait.remove(hash);
-                    if unlikely(self.flows.held.len() > 0) {
-                        self.flows.held.remove(hash);
+                    self.flows.table.time_wait.remove(hash);
+                    if unlikely(self.flows.table.held.len() > 0) {
+                        self.flows.table.held.remove(hash);
                     }
                     above = Some(isn);
                 }
@@ -325,7 +325,7 @@ impl Stack {
     /// Delivers a segment to connection `index`.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let opens_or_ends = segment.flags.intersects(Flags::SYN.union(Flags::RST));
         if opens_or_ends || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
             return self.deliver_opening(index, segment, now);
@@ -337,7 +337,7 @@ impl Stack {
 
     /// Like [`Self::deliver`], for a connection that is being opened, and for a SYN or RST.
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let (client, owner) = (slot.client, slot.owner);
         if unlikely(self.client.has_armed())
             && slot.conn.is_refused_by(segment)
@@ -355,7 +355,7 @@ impl Stack {
             // The client's data brings the ACK again, and there may be room then.
             return self.flows.env.journal.drop_packet(Drop::AcceptQueueFull);
         }
-        let Some(slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
         if unlikely(crosses && slot.key.is_carried()) && client && slot.conn.state() == StateName::SynSent {
             // Nobody opens connections to clients in UDP, and a SYN without ACK can be forged without knowing any
@@ -383,7 +383,7 @@ impl Stack {
     /// A SYN comes for the child `index`, which exists already.
     #[cold]
     fn met_again(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
-        if let Some(key) = self.flows.slots.get(index).map(|slot| slot.key) {
+        if let Some(key) = self.flows.table.slots.get(index).map(|slot| slot.key) {
             self.server.not_opened(&mut self.flows, &key, segment, now);
             self.server.contacted(&mut self.flows, index, segment);
         }
@@ -413,8 +413,8 @@ impl Stack {
                 segment.ce = ce;
                 let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)
                     .carried(port, datagram.src_port);
-                let hash = self.flows.hasher.hash(&key);
-                match self.flows.find_hashed(hash, &key) {
+                let hash = self.flows.table.hasher.hash(&key);
+                match self.flows.table.find_hashed(hash, &key) {
                     Some(index) => self.deliver(index, &segment, now),
                     None if self.flows.env.comes_from_another(&key)
                         && !self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) =>
@@ -437,8 +437,9 @@ impl Stack {
 
     /// Whether a control message of the carrier is for another stack of the group only.
     fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
-        let Flows { env, carrier, hasher, .. } = &mut self.flows;
-        let ours = || carrier.as_ref().is_some_and(|carrier| carrier.find(hasher.hash(key), key).is_some());
+        let Flows { table, env, carrier } = &mut self.flows;
+        let ours =
+            || carrier.as_ref().is_some_and(|carrier| carrier.find(table.hasher.hash(key), key).is_some());
         env.shard.pass_on_control(key, control, ours, packet, &mut env.journal)
     }
 }

@@ -15,19 +15,19 @@ impl Stack {
     /// Takes the news that the parts have noted. Every command and every packet ends with it.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
-        if unlikely(self.flows.has_news()) {
+        if unlikely(self.flows.table.has_news()) {
             self.take_all_news(now);
         }
     }
 
     #[cold]
     fn take_all_news(&mut self, now: Instant) {
-        while self.flows.has_news() {
-            let news = self.flows.take_news();
+        while self.flows.table.has_news() {
+            let news = self.flows.table.take_news();
             for index in &news {
                 self.take_news(*index, now);
             }
-            self.flows.news_taken(news);
+            self.flows.table.news_taken(news);
         }
     }
 
@@ -37,7 +37,7 @@ impl Stack {
         if unlikely(self.flows.env.journal.is_tracing()) {
             self.flows.trace_transitions(index);
         }
-        let Some((mut slot, generation)) = self.flows.slots.get_mut_with_generation(index) else {
+        let Some((mut slot, generation)) = self.flows.table.slots.get_mut_with_generation(index) else {
             return;
         };
         slot.conn.forget_transitions();
@@ -50,13 +50,13 @@ impl Stack {
                 slot.certificate || slot.granted || slot.pair.is_some() || self.server.counts_clients();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
                 self.opened(index, now);
-                let Some(again) = self.flows.slots.get_mut(index) else { return };
+                let Some(again) = self.flows.table.slots.get_mut(index) else { return };
                 slot = again;
             }
         }
         if ready.contains(Readiness::CLOSED) {
             self.ended(index, now);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         if !ready.is_empty() {
@@ -85,10 +85,10 @@ impl Stack {
             self.flows.carried_opened(index, now);
             self.settle(now);
         }
-        let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
         if slot.certificate {
             self.server.proved(&mut self.flows, index, now);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         let granted = core::mem::take(&mut slot.granted);
@@ -107,7 +107,7 @@ impl Stack {
     /// The connection is over: removes it from the table, and adds a TIME-WAIT record if needed.
     #[inline]
     fn ended(&mut self, index: u32, now: Instant) {
-        let Some(mut slot) = self.flows.slots.get_mut(index) else { return };
+        let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
         // From now on, the peer's segments belong to no connection. What is left to send comes after the resets for them.
         if slot.client
             && self.flows.env.outbox.has_room(1)
@@ -121,7 +121,7 @@ impl Stack {
         {
             self.client.tell_other(&mut self.flows, other);
             self.settle(now);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         if unlikely(core::mem::take(&mut slot.granted)) {
@@ -134,7 +134,7 @@ impl Stack {
         }
         if unlikely(slot.certificate) {
             self.server.vouched_for_nothing(&mut self.flows, index, now);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         if unlikely(slot.place.is_some()) {
@@ -149,13 +149,13 @@ impl Stack {
         if unlikely(self.client.has_armed()) {
             let key = slot.key;
             self.client.disarm(&key, index);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         let hash = slot.hash;
         if unlikely(slot.pair.is_some()) {
             self.flows.carried_ended(index, now);
-            let Some(again) = self.flows.slots.get_mut(index) else { return };
+            let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
         if let Owner::SynQueue(listener) = slot.owner {
@@ -166,10 +166,10 @@ impl Stack {
         if slot.conn.state() == StateName::TimeWait {
             self.flows.env.journal.counters.time_waits += 1;
             let record = slot.conn.time_wait();
-            let before = self.flows.time_wait.len();
-            if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.env.tcp.time_wait)) {
+            let before = self.flows.table.time_wait.len();
+            if unlikely(self.flows.table.time_wait.insert(hash, record, now, self.flows.env.tcp.time_wait)) {
                 self.flows.env.journal.counters.time_waits_evicted +=
-                    (before + 1 - self.flows.time_wait.len()) as u64;
+                    (before + 1 - self.flows.table.time_wait.len()) as u64;
             }
         }
         if unlikely(slot.hold)
@@ -178,11 +178,11 @@ impl Stack {
         {
             self.flows.env.journal.counters.last_acks_held += 1;
             let record = slot.conn.time_wait();
-            self.flows.held.insert(hash, record, now, self.flows.env.tcp.time_wait);
+            self.flows.table.held.insert(hash, record, now, self.flows.env.tcp.time_wait);
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
         // wants a later one.
-        self.flows.table.remove(hash, index);
+        self.flows.table.index.remove(hash, index);
     }
 
     /// Limits, from now on, the time that a connection waits for its peer's FIN once the application has released
@@ -198,9 +198,9 @@ impl Stack {
         self.server.tune(limit);
         // Most connections share their settings.
         let (mut before, mut after) = (Arc::clone(&self.flows.env.tcp), Arc::clone(&self.flows.env.tcp));
-        let indices: alloc::vec::Vec<u32> = self.flows.slots.indices().collect();
+        let indices: alloc::vec::Vec<u32> = self.flows.table.slots.indices().collect();
         for index in indices {
-            let Some(slot) = self.flows.slots.get_mut(index) else { continue };
+            let Some(slot) = self.flows.table.slots.get_mut(index) else { continue };
             if !Arc::ptr_eq(slot.conn.config(), &before) {
                 before = Arc::clone(slot.conn.config());
                 after = Arc::clone(&before);

@@ -153,13 +153,13 @@ impl Stack {
     /// Connections it holds, TIME-WAIT not counted.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.flows.slots.len()
+        self.flows.table.slots.len()
     }
 
     /// Connections in TIME-WAIT.
     #[must_use]
     pub fn time_waits(&self) -> usize {
-        self.flows.time_wait.len()
+        self.flows.table.time_wait.len()
     }
 
     /// Bytes that send and receive buffers hold now.
@@ -223,7 +223,7 @@ impl Stack {
     /// What is known of a connection; `None` if it is gone.
     #[must_use]
     pub fn info(&self, id: ConnId) -> Option<ConnectionInfo> {
-        let slot = self.flows.slot(id)?;
+        let slot = self.flows.table.slot(id)?;
         let rtt = slot.conn.rtt();
         Some(ConnectionInfo {
             state: slot.conn.state(),
@@ -255,38 +255,38 @@ impl Stack {
     /// data its signature covers; `None` if it came without, or the connection is gone.
     #[must_use]
     pub fn accepted_block(&self, id: ConnId) -> Option<(firstflight_credential::asap::AcceptedBlock, u32)> {
-        self.flows.slot(id).filter(|slot| slot.certificate)?;
+        self.flows.table.slot(id).filter(|slot| slot.certificate)?;
         self.server.accepted_block(id.index)
     }
 
     /// The peer's address; `None` if the connection is gone.
     #[must_use]
     pub fn peer(&self, id: ConnId) -> Option<core::net::SocketAddr> {
-        self.flows.slot(id).map(|slot| slot.key.remote())
+        self.flows.table.slot(id).map(|slot| slot.key.remote())
     }
 
     /// Whether the handshake is complete; false also if the connection is gone.
     #[must_use]
     pub fn is_confirmed(&self, id: ConnId) -> bool {
-        self.flows.slot(id).is_some_and(|slot| slot.conn.is_confirmed())
+        self.flows.table.slot(id).is_some_and(|slot| slot.conn.is_confirmed())
     }
 
     /// The state machine of a connection, for inspection; `None` if it is gone.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<&firstflight_tcp::Connection> {
-        self.flows.slot(id).map(|slot| &slot.conn)
+        self.flows.table.slot(id).map(|slot| &slot.conn)
     }
 
     /// Why a connection is over, once it is; `None` also if it is gone.
     #[must_use]
     pub fn close_reason(&self, id: ConnId) -> Option<CloseReason> {
-        self.flows.slot(id)?.conn.close_reason()
+        self.flows.table.slot(id)?.conn.close_reason()
     }
 
     /// The sequence variables of a connection, for diagnosis; `None` if it is gone.
     #[must_use]
     pub fn variables(&self, id: ConnId) -> Option<Variables> {
-        Some(self.flows.slot(id)?.conn.variables())
+        Some(self.flows.table.slot(id)?.conn.variables())
     }
 
     // --- handle --------------------------------------------------------------------------------
@@ -299,8 +299,8 @@ impl Stack {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(index) = self.flows.wheel.pop_expired(now) {
-            if let Some(slot) = self.flows.slots.get_mut(index) {
+        while let Some(index) = self.flows.table.wheel.pop_expired(now) {
+            if let Some(slot) = self.flows.table.slots.get_mut(index) {
                 slot.conn.handle_timeout(now, &mut self.flows.env.pool);
                 let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
                 if self.flows.touch(index) {
@@ -312,8 +312,8 @@ impl Stack {
                 }
             }
         }
-        self.flows.time_wait.expire(now);
-        self.flows.held.expire(now);
+        self.flows.table.time_wait.expire(now);
+        self.flows.table.held.expire(now);
         self.fragments.expire(now, &mut self.flows.env.journal.counters);
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.handle_carrier_timeout(now);
@@ -366,7 +366,7 @@ impl Stack {
         if unlikely(self.shortage.any()) {
             self.shortage.feed(
                 self.flows.env.pool.outstanding(),
-                &mut self.flows.slots,
+                &mut self.flows.table.slots,
                 &mut self.flows.env.journal,
             );
         }
@@ -380,7 +380,7 @@ impl Stack {
                 }
                 Subject::Connection(id) => id,
             };
-            let Some(slot) = self.flows.slots.get_live(id.index, id.generation) else { continue };
+            let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) else { continue };
             slot.announced = false;
             let ready = core::mem::take(&mut slot.ready);
             if slot.owner == Owner::Application && !ready.is_empty() {
@@ -421,10 +421,11 @@ impl Stack {
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let tables = [self.flows.time_wait.next_deadline(), self.flows.held.next_deadline()];
+        let tables = [self.flows.table.time_wait.next_deadline(), self.flows.table.held.next_deadline()];
         let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
         // The wheel may still have timers of connections that are gone.
-        let timers = if self.flows.slots.len() == 0 { None } else { self.flows.wheel.next_deadline() };
+        let timers =
+            if self.flows.table.slots.len() == 0 { None } else { self.flows.table.wheel.next_deadline() };
         let fragments = self.fragments.next_deadline();
         let rest = [timers, self.server.next_deadline(), carrier, fragments];
         rest.into_iter().chain(tables).flatten().min()

@@ -225,17 +225,17 @@ impl Stack {
     /// A write to `id` was refused. If its own buffer has room, the reason was the memory.
     #[cold]
     fn starve(&mut self, id: ConnId, now: Instant) {
-        let Some(slot) = self.flows.slots.get_live(id.index, id.generation) else { return };
+        let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) else { return };
         if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {
             return;
         }
         let taken = self.flows.env.pool.outstanding();
-        for index in self.shortage.choose(&self.flows.slots, now) {
+        for index in self.shortage.choose(&self.flows.table.slots, now) {
             self.flows.env.journal.counters.stuck_reset += 1;
             self.flows.shed(index);
         }
         self.settle(now);
-        self.shortage.add(id, taken, &mut self.flows.slots);
+        self.shortage.add(id, taken, &mut self.flows.table.slots);
     }
 
     /// Takes out data of the peer. `Ok(0)` is the end of the stream.
@@ -245,7 +245,7 @@ impl Stack {
     // The lookup of the slot is inlined into the caller, the copy of the data is one function.
     #[inline]
     pub fn read(&mut self, id: ConnId, out: &mut [u8], now: Instant) -> Result<usize, IoError> {
-        let slot = self.flows.slots.get_live(id.index, id.generation).ok_or(GONE)?;
+        let slot = self.flows.table.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.flows.env.pool, out);
         // Only a window that opened needs an ACK.
         if slot.conn.owes_ack() && !slot.queued {
@@ -291,7 +291,7 @@ impl Stack {
 
     /// Copies data of the peer without taking it out. Returns the number of bytes.
     pub fn peek(&self, id: ConnId, out: &mut [u8]) -> usize {
-        self.flows.slot(id).map_or(0, |slot| slot.conn.peek(out))
+        self.flows.table.slot(id).map_or(0, |slot| slot.conn.peek(out))
     }
 
     /// Replaces a connection's settings: see [`firstflight_tcp::Connection::set_config`].
@@ -305,7 +305,7 @@ impl Stack {
     /// Corks a connection or removes its cork: see [`firstflight_tcp::Connection::set_cork`]. With `now`, data that
     /// waited leaves at once; without, it leaves with the next packet.
     pub fn set_cork(&mut self, id: ConnId, cork: bool, more: bool, now: Option<Instant>) {
-        match (now, self.flows.slots.get_live(id.index, id.generation)) {
+        match (now, self.flows.table.slots.get_live(id.index, id.generation)) {
             (None, Some(slot)) => slot.conn.set_cork(cork, more),
             (Some(now), _) => {
                 let _ = self.with(id, now, |slot, _| {
@@ -319,7 +319,7 @@ impl Stack {
 
     /// Marks what was written so far as a record: see [`firstflight_tcp::Connection::end_record`].
     pub fn end_record(&mut self, id: ConnId) {
-        if let Some(slot) = self.flows.slots.get_live(id.index, id.generation) {
+        if let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) {
             slot.conn.end_record();
         }
     }
@@ -332,7 +332,7 @@ impl Stack {
 
     /// The next time that [`Stack::stamp`] asked for, oldest first.
     pub fn poll_stamp(&mut self, id: ConnId) -> Option<Stamp> {
-        self.flows.slots.get_live(id.index, id.generation)?.conn.poll_stamp()
+        self.flows.table.slots.get_live(id.index, id.generation)?.conn.poll_stamp()
     }
 
     /// Turns Nagle's algorithm off or on.
@@ -350,7 +350,7 @@ impl Stack {
         now: Instant,
         f: impl FnOnce(&mut Slot, &mut firstflight_tcp::Pool) -> Result<T, IoError>,
     ) -> Result<T, IoError> {
-        let slot = self.flows.slots.get_live(id.index, id.generation).ok_or(GONE)?;
+        let slot = self.flows.table.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = f(slot, &mut self.flows.env.pool);
         if slot.touch(id.index, &mut self.flows.env.outbox, self.flows.env.journal.is_tracing()) {
             self.take_news(id.index, now);

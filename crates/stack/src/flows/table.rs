@@ -1,0 +1,119 @@
+//! What a packet is looked up in: the connections, and what remains of those that are over.
+
+use crate::event::ConnId;
+use crate::flow::{FlowHasher, FlowKey, FlowTable};
+use crate::flows::slab::Places;
+use crate::flows::slot::{Asked, Slot};
+use crate::flows::time_wait::TimeWaitTable;
+use crate::flows::wheel::TimerWheel;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hint::cold_path;
+use firstflight_tcp::TimeWait;
+use firstflight_wire::Instant;
+
+/// See the module.
+pub(crate) struct Table {
+    pub slots: Places<Slot>,
+    pub hasher: FlowHasher,
+    /// Finds a connection (index of its slot) by its four-tuple.
+    pub index: FlowTable,
+    pub wheel: TimerWheel,
+    pub time_wait: TimeWaitTable,
+    /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
+    pub held: TimeWaitTable,
+    /// Boxes of earlier connections, kept for later ones.
+    #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
+    pub spare: Vec<Box<Asked>>,
+    /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
+    news: Vec<u32>,
+}
+
+impl Table {
+    /// `seed` is the key of the hashes. At most `time_waits` and `held` ends of connections are remembered.
+    pub(crate) fn new(seed: u64, time_waits: usize, held: usize, now: Instant) -> Self {
+        Self {
+            slots: Places::default(),
+            hasher: FlowHasher::new(seed),
+            index: FlowTable::default(),
+            wheel: TimerWheel::new(now),
+            time_wait: TimeWaitTable::new(time_waits),
+            held: TimeWaitTable::new(held),
+            spare: Vec::new(),
+            news: Vec::new(),
+        }
+    }
+
+    /// The connection with this four-tuple.
+    #[inline]
+    pub(crate) fn find(&self, key: &FlowKey) -> Option<u32> {
+        self.find_hashed(self.hasher.hash(key), key)
+    }
+
+    /// Like [`Self::find`], if the hash is known already.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+        self.index.find(hash, |i| self.slots.get(i).is_some_and(|s| s.key == *key))
+    }
+
+    /// What remains of a connection with this hash that is over, and whether the peer closed it first.
+    #[inline]
+    pub(crate) fn remembered(&self, hash: u64) -> Option<(TimeWait, bool)> {
+        if let Some(record) = self.time_wait.find(hash) {
+            return Some((record, false));
+        }
+        if self.held.len() == 0 {
+            return None;
+        }
+        cold_path();
+        self.held.find(hash).map(|record| (record, true))
+    }
+
+    /// The common hash of all connections that differ only in the client's UDP port.
+    pub(crate) fn hash_anywhere(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(&key.anywhere())
+    }
+
+    pub(crate) fn slot(&self, id: ConnId) -> Option<&Slot> {
+        let (slot, generation) = self.slots.get_with_generation(id.index)?;
+        (generation == id.generation).then_some(slot)
+    }
+
+    pub(crate) fn id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.slots.generation(index) }
+    }
+
+    /// Enters connection `index`, whose hash is in its slot.
+    #[inline]
+    pub(crate) fn map(&mut self, hash: u64, index: u32) {
+        let slots = &self.slots;
+        self.index.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+    }
+
+    // --- news ------------------------------------------------------------------------------------------
+
+    /// Notes that connection `index` has news.
+    pub(crate) fn note(&mut self, index: u32) {
+        self.news.push(index);
+    }
+
+    /// Whether there are news to take.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Takes the connections that have news, in the order in which they got them. Give the memory back with
+    /// [`Self::news_taken`].
+    pub(crate) fn take_news(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.news)
+    }
+
+    /// The news of all these are taken.
+    pub(crate) fn news_taken(&mut self, mut taken: Vec<u32>) {
+        if self.news.is_empty() {
+            taken.clear();
+            self.news = taken;
+        }
+    }
+}
