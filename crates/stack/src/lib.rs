@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 mod addresses;
+mod asap;
 mod carrier;
 mod client;
 pub mod config;
@@ -33,20 +34,20 @@ mod server;
 mod shard;
 mod stack;
 
+pub use asap::certificates::Verifications;
+pub use asap::lookup::ArmedSyn;
+pub use asap::relayed::RelayedFlight;
+pub use asap::verifier::VerifierMessage;
 pub use client::connect::ConnectError;
-pub use client::lookup::ArmedSyn;
 pub use config::{
     CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,
 };
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
-pub use flows::verifier::VerifierMessage;
 pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};
-pub use server::asap::Verifications;
 pub use server::listen::ListenError;
-pub use server::relayed::RelayedFlight;
 pub use shard::{Misdirected, ShardConfig, Visits};
 pub use stack::Stack;
 pub use stack::gauges::Gauges;

@@ -13,13 +13,13 @@ pub(crate) mod pair;
 mod paths;
 mod rebinding;
 
+use crate::asap::verifier::VerifierMessages;
 use crate::carrier::pair::PairId;
 use crate::carrier::paths::Paths;
 use crate::config::CarrierConfig;
 use crate::flow::{FlowKey, FlowTable};
 use crate::flows::slab::{Places, Slab};
 use crate::flows::slot::{Owner, Slot};
-use crate::flows::verifier::VerifierMessages;
 use crate::flows::wheel::TimerWheel;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -1,14 +1,12 @@
 //! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
 
-pub(crate) mod armed;
 pub(crate) mod connect;
 pub(crate) mod ladder;
-pub(crate) mod lookup;
-pub(crate) mod offer;
 pub(crate) mod ports;
 pub(crate) mod visit;
 
-use crate::client::armed::Armed;
+use crate::asap::armed::Armed;
+use crate::asap::offer;
 use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
 use crate::flow::{FlowKey, default_mss};
@@ -31,10 +29,10 @@ const SYN_OPTIONS: u32 = 40;
 
 /// The client's side of first flights: what is remembered of servers, and the connects that have no answer yet.
 pub(crate) struct Client {
-    credentials: CredentialStore,
+    pub credentials: CredentialStore,
     ports: PortSelector,
     /// Connects carried in a lookup that no server has answered.
-    armed: BTreeMap<FlowKey, Armed>,
+    pub armed: BTreeMap<FlowKey, Armed>,
 }
 
 impl Client {

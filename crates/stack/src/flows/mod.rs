@@ -7,7 +7,6 @@ pub(crate) mod slab;
 pub(crate) mod slot;
 pub(crate) mod table;
 pub(crate) mod time_wait;
-pub(crate) mod verifier;
 pub(crate) mod wheel;
 
 use crate::carrier::Carrier;

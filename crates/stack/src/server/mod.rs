@@ -3,7 +3,6 @@
 
 pub(crate) mod admission;
 pub(crate) mod answered;
-pub(crate) mod asap;
 pub(crate) mod challenged;
 pub(crate) mod children;
 pub(crate) mod clients;
@@ -11,15 +10,12 @@ pub(crate) mod follower;
 pub(crate) mod listen;
 pub(crate) mod listeners;
 pub(crate) mod parked;
-pub(crate) mod relayed;
-pub(crate) mod returned;
 pub(crate) mod stateless;
 pub(crate) mod syn;
-pub(crate) mod syn_ack;
 pub(crate) mod syn_cookie;
-pub(crate) mod vouched;
 pub(crate) mod waiting;
 
+use crate::asap::vouched::Vouched;
 use crate::config::Limits;
 use crate::event::{Job, JobId, ListenerId};
 use crate::flow::FlowKey;
@@ -30,7 +26,6 @@ use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
 use crate::server::parked::ParkingLot;
 use crate::server::syn_cookie::SynCookies;
-use crate::server::vouched::Vouched;
 use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -47,19 +42,19 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(crate) struct Server {
-    listeners: Listeners,
-    parked: ParkingLot,
+    pub listeners: Listeners,
+    pub parked: ParkingLot,
     cookies: SynCookies,
     challenged: Challenged,
     /// What is known of certificates and of the clients that show them.
-    asap: AsapShard,
+    pub asap: AsapShard,
     /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
-    certified: BTreeMap<u32, Vouched>,
+    pub certified: BTreeMap<u32, Vouched>,
     /// Places of first flights that a RST ended after the application had them, and until when the places stay
     /// taken.
     quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
-    grants: BTreeMap<u32, (ListenerId, Serial)>,
+    pub grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// The connections of each client, if their number is limited.
     clients: Option<Clients>,
 }

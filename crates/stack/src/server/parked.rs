@@ -1,9 +1,9 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
+use crate::asap::returned::Returned;
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
-use crate::server::returned::Returned;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
 //! SYNs for listeners, and how the admission reads them.
 
+use crate::asap::returned::Returned;
 use crate::config::ListenConfig;
 use crate::flow::FlowKey;
-use crate::server::returned::Returned;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;

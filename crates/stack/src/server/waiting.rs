@@ -1,5 +1,6 @@
 //! SYNs that wait for a verdict, and what follows them meanwhile.
 
+use crate::asap::relayed::dropped_relayed;
 use crate::event::{Drop, JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -7,7 +8,6 @@ use crate::server::Server;
 use crate::server::admission::{Room, admit_parked};
 use crate::server::follower::copy_of;
 use crate::server::parked::Parked;
-use crate::server::relayed::dropped_relayed;
 use crate::server::syn::Syn;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{Grant, JobRequest, JobResult, Place, Reason, Work};

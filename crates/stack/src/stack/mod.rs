@@ -7,6 +7,8 @@ pub(crate) mod lifecycle;
 mod shortage;
 pub(crate) mod socket;
 
+use crate::asap::certificates::Verifications;
+use crate::asap::relayed::RelayedFlight;
 use crate::client::Client;
 use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
@@ -17,8 +19,6 @@ use crate::journal::Subject;
 use crate::journal::counters::Counters;
 use crate::random::Random;
 use crate::server::Server;
-use crate::server::asap::Verifications;
-use crate::server::relayed::RelayedFlight;
 use crate::shard::{Misdirected, Visits};
 use crate::stack::gauges::Gauges;
 use crate::stack::shortage::Shortage;

@@ -1,11 +1,11 @@
 //! Commands: what applications do with listeners and connections.
 
+use crate::asap::lookup::ArmedSyn;
+use crate::asap::verifier::VerifierMessage;
 use crate::client::connect::ConnectError;
-use crate::client::lookup::ArmedSyn;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flows::slot::{Owner, Slot};
-use crate::flows::verifier::VerifierMessage;
 use crate::server::listen::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;

@@ -5,12 +5,12 @@
 //! SYN-ACK, SYN cookie or RST to its alleged client. A dropped one is not used up, because the client also sends
 //! the same request directly.
 
+use crate::asap::returned::Returned;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::Room;
 use crate::server::follower::copy_of;
-use crate::server::returned::Returned;
 use crate::server::syn::{first_flight, policies};
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;

@@ -1,12 +1,12 @@
 //! First flights with a certificate, on the server: from the parked SYN through the signatures to the child
 //! (`docs/spec/asap.md`).
 
+use crate::asap::relayed::dropped_relayed;
+use crate::asap::vouched::{DirectCopy, Vouched};
 use crate::event::JobId;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::Room;
-use crate::server::relayed::dropped_relayed;
-use crate::server::vouched::{DirectCopy, Vouched};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -8,8 +8,8 @@
 //! one SYN.
 
 use crate::addresses::possible_source;
+use crate::asap::armed::{Armed, Expected};
 use crate::client::Client;
-use crate::client::armed::{Armed, Expected};
 use crate::client::connect::ConnectError;
 use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;

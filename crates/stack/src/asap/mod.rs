@@ -1,0 +1,11 @@
+//! First flights with a certificate (`docs/spec/asap.md`): what is ASAP's in the stack.
+
+pub(crate) mod armed;
+pub(crate) mod certificates;
+pub(crate) mod lookup;
+pub(crate) mod offer;
+pub(crate) mod relayed;
+mod reply;
+pub(crate) mod returned;
+pub(crate) mod verifier;
+pub(crate) mod vouched;
