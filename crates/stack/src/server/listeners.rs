@@ -6,7 +6,7 @@ use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
 use crate::flows::slot::Owner;
 use crate::queue::Queue;
-use crate::server::answered::Answered;
+use crate::server::syn_cookies::Answered;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

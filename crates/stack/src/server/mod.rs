@@ -2,7 +2,6 @@
 //! their client's ACK.
 
 pub(crate) mod admission;
-pub(crate) mod answered;
 pub(crate) mod challenged;
 pub(crate) mod children;
 pub(crate) mod clients;
@@ -12,7 +11,7 @@ pub(crate) mod listeners;
 pub(crate) mod parked;
 pub(crate) mod stateless;
 pub(crate) mod syn;
-pub(crate) mod syn_cookie;
+pub(crate) mod syn_cookies;
 pub(crate) mod waiting;
 
 use crate::asap::vouched::Vouched;
@@ -25,7 +24,7 @@ use crate::server::challenged::Challenged;
 use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
 use crate::server::parked::ParkingLot;
-use crate::server::syn_cookie::SynCookies;
+use crate::server::syn_cookies::SynCookies;
 use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
