@@ -6,7 +6,7 @@ use crate::asap::vouched::{DirectCopy, Vouched};
 use crate::event::JobId;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::admission::Room;
+use crate::server::listeners::Room;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;

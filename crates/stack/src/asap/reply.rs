@@ -17,7 +17,10 @@ impl Server {
         flows.env.journal.counters.blocks_forged += 1;
         let reply = self.reply_to(syn, refused, false);
         let options = reply.map_or(OptionBytes::EMPTY, OptionBytes::from);
-        self.answer_once(flows, syn, &options);
+        if let Some(listener) = self.listeners.at_mut(syn.listener) {
+            let cookie = self.cookies.send(&mut flows.env, &listener.tcp, syn, &options);
+            listener.cookies.answer(syn.hash, cookie, syn.now);
+        }
     }
 
     /// The reply of a SYN-ACK to ASAP's option. Every SYN-ACK of the connection carries it, so that none of them

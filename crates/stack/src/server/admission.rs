@@ -6,9 +6,9 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::listeners::Listener;
+use crate::server::listeners::Room;
 use crate::server::parked::Parked;
-use crate::server::syn::{Admitted, COOKIE_TAIL, Syn, first_flight, is_first_syn, policies};
+use crate::server::syn::{Admitted, Syn, first_flight, is_first_syn, policies};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
 use firstflight_credential::{
@@ -17,7 +17,7 @@ use firstflight_credential::{
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Status;
-use firstflight_wire::tcp::{Flags, Segment};
+use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
 /// What can become of a SYN.
 pub(crate) enum Verdict {
@@ -41,40 +41,6 @@ pub(crate) enum Verdict {
     GoesRound,
     /// It waits for a verdict.
     Parked { work: Work, grant: Option<Grant>, place: Place },
-}
-
-/// What a listener and its stack have room for at one moment.
-pub(crate) struct Room {
-    /// Why no connection can be added.
-    pub full: Option<Drop>,
-    /// Too many handshakes are under way: SYN cookies answer.
-    pub pressed: bool,
-    /// A SYN cookie was sent a moment ago, so no first flight is accepted (see [`COOKIE_TAIL`]).
-    pub tail: bool,
-}
-
-impl Room {
-    /// The room of `listener`.
-    #[inline]
-    pub(crate) fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
-        let full = if listener.is_full() {
-            Some(Drop::AcceptQueueFull)
-        } else if flows.is_full() {
-            Some(Drop::TooManyConnections)
-        } else {
-            None
-        };
-        Self {
-            full,
-            pressed: listener.syn_queue >= listener.config.syn_backlog,
-            tail: listener.last_cookie.is_some_and(|at| now - at < COOKIE_TAIL),
-        }
-    }
-
-    /// Whether there is room for a first flight that a front delivered.
-    pub(crate) fn takes_relayed(&self) -> bool {
-        self.full.is_none() && !self.pressed && !self.tail
-    }
 }
 
 impl Server {
@@ -173,6 +139,22 @@ impl Server {
             Verdict::Forged(refused) => self.answer_forged(flows, syn, refused),
         }
         None
+    }
+
+    /// Answers without keeping state, because too many handshakes are under way.
+    fn answer_with_cookie(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+        if let Some(listener) = self.listeners.at_mut(syn.listener) {
+            listener.cookies.press(syn.now);
+        }
+        // A pending verdict would cause a second answer to the same SYN.
+        if let Some((job, _)) = self.parked.find(&syn.key)
+            && !self.overtaken(flows, job, syn.now)
+        {
+            return flows.env.journal.drop_packet(Drop::Unreported);
+        }
+        if let Some(listener) = self.listeners.at(syn.listener) {
+            self.cookies.send(&mut flows.env, &listener.tcp, syn, &OptionBytes::EMPTY);
+        }
     }
 
     /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later. `checked`: the

@@ -1,11 +1,14 @@
 //! The connections that SYNs open: ordinary ones, and those whose first flight was admitted.
 
 use crate::config::ResponsePolicy;
-use crate::event::Trace;
+use crate::event::{Drop, Trace};
+use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Owner};
 use crate::server::Server;
+use crate::server::listeners::Room;
 use crate::server::syn::{Admitted, Syn, offered};
+use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
 use firstflight_credential::asap::{BeforeAck, Refused};
 use firstflight_credential::{Grant, Offered, Outcome, Place, Reason};
@@ -14,7 +17,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::{Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::FOLLOWER_BYTES;
 use firstflight_wire::hint::unlikely;
-use firstflight_wire::tcp::Segment;
+use firstflight_wire::tcp::{Options, Segment};
 
 /// Retransmissions of a SYN-ACK before the client's ACK, if a certificate vouches for the client.
 const CERTIFIED_RETRIES: u8 = 2;
@@ -179,6 +182,64 @@ impl Server {
             self.enqueue(flows, child, index);
         }
         Some(child)
+    }
+
+    /// Whether `segment` opens a connection because it acknowledges a SYN cookie.
+    pub(crate) fn opens_from_cookie(
+        &self,
+        flows: &Flows,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> bool {
+        let hash = flows.table.hasher.hash(key);
+        let listener = self.listeners.find(key).and_then(|index| self.listeners.at(index));
+        listener.is_some_and(|l| self.cookies.acknowledged(&l.cookies, key, hash, segment, now).is_some())
+    }
+
+    /// Handles an ACK for a listener, which may answer a SYN cookie. False if it does not.
+    pub(crate) fn handle_cookie_ack(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        key: FlowKey,
+        hash: u64,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> bool {
+        let Some(listener) = self.listeners.at_mut(index) else { return false };
+        let full = Room::of(listener, flows, now).full;
+        let Some(mss) = self.cookies.acknowledged(&listener.cookies, &key, hash, segment, now) else {
+            return false;
+        };
+        if full.is_some() {
+            flows.env.journal.drop_packet(Drop::AcceptQueueFull);
+            return true;
+        }
+        flows.env.journal.counters.syn_cookies_good += 1;
+        let (peer_isn, cookie) = (segment.seq - 1, segment.ack - 1);
+        let mut ends = flows.env.endpoints(&key, None, now);
+        ends.isn = cookie;
+        let mut options = Options::parse(&[], true);
+        options.mss = Some(mss);
+        if let Some(ts) = segment.options.timestamps {
+            let echo = ts.echo.wrapping_sub(ends.ts_offset);
+            let (scale, sack) = decode_ts(echo);
+            options.timestamps = Some(ts);
+            options.window_scale = scale;
+            options.sack_permitted = sack;
+        }
+        flows.env.journal.counters.passive_opens += 1;
+        listener.syn_queue += 1;
+        let outcome = Outcome::Handshake(Reason::SynCookie);
+        let with = Beginning { ends, key: &key, hash, owner: Owner::SynQueue(index), outcome, now };
+        let child = flows.insert(Some(&listener.tcp), with, |slot, _| {
+            slot.conn.open_from_cookie(peer_isn, &options, now);
+        });
+        if flows.deliver(child, segment, now) {
+            flows.table.note(child);
+        }
+        true
     }
 
     /// Moves a child whose handshake is complete from the SYN queue to the accept queue.

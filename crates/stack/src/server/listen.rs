@@ -7,7 +7,7 @@ use crate::flows::slot::Owner;
 use crate::queue::Queue;
 use crate::server::Server;
 use crate::server::listeners::Listener;
-use crate::server::syn_cookies::Answered;
+use crate::server::syn_cookies::CookiesSent;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -78,9 +78,7 @@ impl Server {
             tcp,
             accept_queue: Queue::default(),
             syn_queue: 0,
-            last_cookie: None,
-            last_stateless: None,
-            answered: Answered::default(),
+            cookies: CookiesSent::default(),
             announced: false,
             limited: false,
         };

@@ -1,12 +1,13 @@
 //! Listeners and their two queues.
 
 use crate::config::ListenConfig;
-use crate::event::ListenerId;
+use crate::event::{Drop, ListenerId};
 use crate::flow::FlowKey;
+use crate::flows::Flows;
 use crate::flows::slab::Slab;
 use crate::flows::slot::Owner;
 use crate::queue::Queue;
-use crate::server::syn_cookies::Answered;
+use crate::server::syn_cookies::CookiesSent;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,12 +22,7 @@ pub(crate) struct Listener {
     pub tcp: Arc<firstflight_tcp::Config>,
     pub accept_queue: Queue<u32>,
     pub syn_queue: usize,
-    /// When a SYN cookie was last sent because of SYN pressure.
-    pub last_cookie: Option<Instant>,
-    /// When the last SYN cookie was sent that `answered` does not hold.
-    pub last_stateless: Option<Instant>,
-    /// SYN cookies that were sent without SYN pressure.
-    pub answered: Answered,
+    pub cookies: CookiesSent,
     pub announced: bool,
     /// A limit of pending first flights was reached, and no first flight has been accepted since.
     pub limited: bool,
@@ -37,6 +33,40 @@ impl Listener {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.accept_queue.len() >= self.config.backlog
+    }
+}
+
+/// What a listener and its stack have room for at one moment.
+pub(crate) struct Room {
+    /// Why no connection can be added.
+    pub full: Option<Drop>,
+    /// Too many handshakes are under way: SYN cookies answer.
+    pub pressed: bool,
+    /// A SYN cookie was sent a moment ago, so no first flight is accepted (see [`CookiesSent::is_in_tail`]).
+    pub tail: bool,
+}
+
+impl Room {
+    /// The room of `listener`.
+    #[inline]
+    pub(crate) fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
+        let full = if listener.is_full() {
+            Some(Drop::AcceptQueueFull)
+        } else if flows.is_full() {
+            Some(Drop::TooManyConnections)
+        } else {
+            None
+        };
+        Self {
+            full,
+            pressed: listener.syn_queue >= listener.config.syn_backlog,
+            tail: listener.cookies.is_in_tail(now),
+        }
+    }
+
+    /// Whether there is room for a first flight that a front delivered.
+    pub(crate) fn takes_relayed(&self) -> bool {
+        self.full.is_none() && !self.pressed && !self.tail
     }
 }
 

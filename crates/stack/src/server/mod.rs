@@ -9,7 +9,6 @@ pub(crate) mod follower;
 pub(crate) mod listen;
 pub(crate) mod listeners;
 pub(crate) mod parked;
-pub(crate) mod stateless;
 pub(crate) mod syn;
 pub(crate) mod syn_cookies;
 pub(crate) mod waiting;
@@ -43,7 +42,7 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     pub listeners: Listeners,
     pub parked: ParkingLot,
-    cookies: SynCookies,
+    pub cookies: SynCookies,
     challenged: Challenged,
     /// What is known of certificates and of the clients that show them.
     pub asap: AsapShard,

@@ -6,15 +6,10 @@ use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use core::time::Duration;
 use firstflight_credential::asap::Candidate;
 use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Offered, Place, Policies, Presented};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
-
-/// No first flight is accepted while SYN cookies are sent, nor for this long after the last one. A stateless cookie
-/// and a later child have different ISNs, so the client's ACK of the cookie would reset its own executed request.
-pub(crate) const COOKIE_TAIL: Duration = Duration::from_secs(10);
 
 /// A SYN for a listener.
 pub(crate) struct Syn<'a> {

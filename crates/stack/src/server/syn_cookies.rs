@@ -13,12 +13,16 @@
 //! The time is in units of 64 s, and the MSS is an index into a table. The upper 8 bits are masked with a second
 //! hash of the flow, so that an attacker must guess them, too.
 
+use crate::env::Env;
 use crate::flow::FlowKey;
 use crate::isn::{Purpose, keyed, write_socket};
+use crate::output::{Reply, header};
+use crate::server::syn::Syn;
 use alloc::collections::VecDeque;
 use core::fmt;
 use core::hash::Hasher;
 use core::time::Duration;
+use firstflight_wire::tcp::{Flags, OptionBytes, Segment, SynOptions, Timestamps};
 use firstflight_wire::{Instant, SeqNum};
 use zeroize::Zeroize;
 
@@ -86,6 +90,43 @@ impl SynCookies {
             return None;
         }
         table(key).get(index as usize).copied()
+    }
+
+    /// Answers a SYN without keeping state (RFC 4987 §3.6). `tcp` are the settings of the listener's connections. Returns
+    /// the cookie.
+    pub(crate) fn send(
+        &self,
+        env: &mut Env,
+        tcp: &firstflight_tcp::Config,
+        syn: &Syn<'_>,
+        options: &OptionBytes,
+    ) -> SeqNum {
+        let Syn { key, segment, now, .. } = *syn;
+        let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
+        let cookie = self.make(&key, segment.seq, peer_mss, now);
+        env.journal.counters.syn_cookies_sent += 1;
+        let mss = tcp.mss.min(env.path_mss(&key).max(env.probe_sizes(&key)[2]));
+        let numbers = CookieNumbers { isn: cookie, ts_offset: env.isn.initial(&key, now).ts_offset, mss };
+        env.reply(cookie_reply(key, tcp, segment, numbers, options, now));
+        cookie
+    }
+
+    /// The MSS in the SYN cookie that a segment acknowledges; `None` if it acknowledges none that a listener has sent.
+    pub(crate) fn acknowledged(
+        &self,
+        sent: &CookiesSent,
+        key: &FlowKey,
+        hash: u64,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<u16> {
+        let recent = sent.may_have_sent(hash, segment.ack - 1, now);
+        let wanted =
+            segment.flags.contains(Flags::ACK) && !segment.flags.intersects(Flags::SYN.union(Flags::RST));
+        if !recent || !wanted {
+            return None;
+        }
+        self.check(key, segment.seq - 1, segment.ack - 1, now)
     }
 
     /// The peer's UDP port is part of the hash: a cookie is not valid for another port.
@@ -162,23 +203,64 @@ pub(crate) fn decode_ts(echo: u32) -> (Option<u8>, bool) {
     ((scale != NO_SCALE).then_some(scale as u8), echo & SACK != 0)
 }
 
+/// The SYN cookies that a listener has sent.
+#[derive(Debug, Default)]
+pub(crate) struct CookiesSent {
+    /// When one was last sent because of SYN pressure.
+    under_pressure: Option<Instant>,
+    /// When the last one was sent that `answered` does not hold.
+    untold: Option<Instant>,
+    /// Those that were sent without SYN pressure.
+    answered: Answered,
+}
+
+impl CookiesSent {
+    /// A cookie is sent because of SYN pressure.
+    pub(crate) fn press(&mut self, now: Instant) {
+        (self.under_pressure, self.untold) = (Some(now), Some(now));
+    }
+
+    /// This cookie was sent to the flow with this hash, without SYN pressure.
+    pub(crate) fn answer(&mut self, hash: u64, cookie: SeqNum, now: Instant) {
+        if !self.answered.note(hash, cookie, now) {
+            // Too many to remember: this is a flood. Accept any valid cookie.
+            self.untold = Some(now);
+        }
+    }
+
+    /// Whether one was sent because of SYN pressure a moment ago, so that no first flight is accepted (see
+    /// [`COOKIE_TAIL`]).
+    pub(crate) fn is_in_tail(&self, now: Instant) -> bool {
+        self.under_pressure.is_some_and(|at| now - at < COOKIE_TAIL)
+    }
+
+    /// Whether this cookie may have been sent to the flow with this hash.
+    fn may_have_sent(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
+        self.untold.is_some_and(|t| now - t < LIFE) || self.answered.has(hash, cookie, now)
+    }
+}
+
+/// No first flight is accepted while SYN cookies are sent, nor for this long after the last one. A stateless cookie
+/// and a later child have different ISNs, so the client's ACK of the cookie would reset its own executed request.
+const COOKIE_TAIL: Duration = Duration::from_secs(10);
+
 /// Most cookies remembered. More wrong blocks within a cookie's lifetime are a flood.
 const MOST_ANSWERED: usize = 64;
 
 /// Longest lifetime of a cookie: two periods of its clock.
-pub(crate) const LIFE: Duration = Duration::from_secs(128);
+const LIFE: Duration = Duration::from_secs(128);
 
 /// Which flow got which cookie. A wrong block costs its sender nothing, so one wrong block must not make the listener
 /// check every ACK for a cookie, of which sixteen in 2^32 are valid for a flow. A flow that got a cookie has to return
 /// exactly that one.
 #[derive(Debug, Default)]
-pub(crate) struct Answered {
+struct Answered {
     sent: VecDeque<(u64, SeqNum, Instant)>,
 }
 
 impl Answered {
     /// Remembers the cookie that was sent to the flow with this hash. False if that removed one that is still valid.
-    pub(crate) fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
+    fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         while self.sent.front().is_some_and(|(_, _, at)| now - *at >= LIFE) {
             self.sent.pop_front();
         }
@@ -191,9 +273,51 @@ impl Answered {
     }
 
     /// Whether this cookie was sent to this flow, and is still valid.
-    pub(crate) fn has(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
+    fn has(&self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         self.sent.iter().any(|(to, what, at)| *to == hash && *what == cookie && now - *at < LIFE)
     }
+}
+
+/// The numbers of a SYN-ACK that is a SYN cookie.
+struct CookieNumbers {
+    /// The cookie.
+    isn: SeqNum,
+    /// What the timestamp clock of the flow is ahead by.
+    ts_offset: u32,
+    /// Largest payload of a segment that we take.
+    mss: u16,
+}
+
+/// A SYN-ACK whose sequence number is a SYN cookie. The cookie has no room for the window scale and SACK, so
+/// they ride in the timestamp if the client sent one.
+fn cookie_reply(
+    key: FlowKey,
+    tcp: &firstflight_tcp::Config,
+    syn: &Segment<'_>,
+    cookie: CookieNumbers,
+    extra: &OptionBytes,
+    now: Instant,
+) -> Reply {
+    let CookieNumbers { isn, ts_offset, mss } = cookie;
+    let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
+        let coded = encode_ts(now.as_millis() as u32, syn.options.window_scale, syn.options.sack_permitted);
+        Timestamps { value: coded.wrapping_add(ts_offset), echo: ts.value }
+    });
+    let scale = (ts.is_some() && tcp.window_scaling && syn.options.window_scale.is_some())
+        .then(|| tcp.window_scale());
+    let sack = ts.is_some() && tcp.sack && syn.options.sack_permitted;
+    let options = SynOptions {
+        mss,
+        sack_permitted: sack,
+        timestamps: ts,
+        window_scale: scale,
+        extra: extra.as_slice(),
+    };
+    let options = options.to_buf();
+    let window = tcp.receive_buffer.min(0xffff) as u16;
+    let flags = Flags::SYN.union(Flags::ACK);
+    let header = header(&key, isn, syn.seq + 1, flags, window);
+    Reply::Segment { key, header, options }
 }
 
 #[cfg(test)]
