@@ -11,7 +11,9 @@ use core::num::NonZeroU8;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, Identity};
-use firstflight_credential::{FastOpenPolicy, NetworkId, Reason};
+use firstflight_credential::{
+    FastOpenPolicy, NetworkId, PendingLimit, Policies, PolicyError, Quarantine, Reason,
+};
 use firstflight_wire::Instant;
 use firstflight_wire::setters;
 use zeroize::Zeroize;
@@ -374,6 +376,32 @@ setters! {
 }
 
 impl ListenConfig {
+    /// What decides about a SYN.
+    #[inline]
+    pub(crate) fn policies(&self) -> Policies<'_> {
+        Policies { fast_open: self.fast_open.as_ref(), asap: self.asap.as_ref() }
+    }
+
+    /// Whether cookies may have this policy beside the certificates.
+    pub(crate) fn certificates_allow(&self, policy: &FastOpenPolicy) -> Result<(), PolicyError> {
+        if policy.no_cookie && self.asap.is_some() { Err(PolicyError::AsapWithoutCookie) } else { Ok(()) }
+    }
+
+    /// Whether the place of every first flight that was reset stays taken for a while.
+    pub(crate) fn quarantines_every(&self) -> bool {
+        let fast_open = self.fast_open.as_ref().map(|policy| policy.quarantine);
+        let asap = self.asap.as_ref().map(|policy| policy.quarantine);
+        [fast_open, asap].contains(&Some(Quarantine::Every))
+    }
+
+    /// The limits of pending first flights.
+    pub(crate) fn pending_limits(&self) -> impl Iterator<Item = &Arc<PendingLimit>> {
+        let fast_open = self.fast_open.iter().map(|policy| &policy.pending);
+        let certificates = self.asap.iter();
+        fast_open
+            .chain(certificates.flat_map(|policy| [Some(&policy.pending), policy.relayed.as_ref()]).flatten())
+    }
+
     /// Default of [`Self::backlog`] and [`Self::syn_backlog`].
     pub const BACKLOG: usize = 4096;
 

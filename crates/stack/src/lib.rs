@@ -47,7 +47,7 @@ pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Tra
 pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
 pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};
-pub use server::listen::ListenError;
+pub use server::listeners::ListenError;
 pub use shard::{Misdirected, ShardConfig, Visits};
 pub use stack::Stack;
 pub use stack::gauges::Gauges;

@@ -2,6 +2,7 @@
 
 pub(crate) mod armed;
 pub(crate) mod certificates;
+mod listeners;
 pub(crate) mod lookup;
 pub(crate) mod offer;
 pub(crate) mod relayed;

@@ -11,7 +11,7 @@ use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::follower::copy_of;
 use crate::server::listeners::Room;
-use crate::server::syn::{first_flight, policies};
+use crate::server::syn::first_flight;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
 use firstflight_credential::{Admission, Work, admit};
@@ -72,7 +72,7 @@ impl Server {
         }
         let clock = flows.env.clock_at(now);
         let listener = self.listeners.at(index)?;
-        let admission = admit(policies(&listener.config), &first, &mut self.asap, &clock);
+        let admission = admit(listener.config.policies(), &first, &mut self.asap, &clock);
         let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };
         let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
         let id = self.listeners.id(index);

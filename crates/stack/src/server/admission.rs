@@ -8,7 +8,7 @@ use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::listeners::Room;
 use crate::server::parked::Parked;
-use crate::server::syn::{Admitted, Syn, first_flight, is_first_syn, policies};
+use crate::server::syn::{Admitted, Syn, first_flight, is_first_syn};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
 use firstflight_credential::{
@@ -95,7 +95,7 @@ impl Server {
         first.claim = flows.env.shard.claim(now);
         let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
-        match admit(policies(&listener.config), &first, &mut self.asap, &clock) {
+        match admit(listener.config.policies(), &first, &mut self.asap, &clock) {
             Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
             Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
             // In the place of a TIME-WAIT it would lose what it knows of that.
@@ -168,7 +168,7 @@ impl Server {
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
         let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
-        let told = match spoil(policies(&listener.config), &first, &clock, checked) {
+        let told = match spoil(listener.config.policies(), &first, &clock, checked) {
             Ok(job) => self.tell(job),
             Err(Unreported) => false,
         };

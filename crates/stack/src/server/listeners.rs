@@ -1,7 +1,7 @@
 //! Listeners and their two queues.
 
 use crate::config::ListenConfig;
-use crate::event::{Drop, ListenerId};
+use crate::event::{ConnId, Drop, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slab::Slab;
@@ -11,9 +11,39 @@ use crate::server::syn_cookies::CookiesSent;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use firstflight_credential::Quarantine;
-use firstflight_credential::asap::AsapPolicy;
+use core::fmt;
+use firstflight_credential::{FastOpenPolicy, KeyRing, PolicyError};
 use firstflight_wire::Instant;
+
+/// Why a listener was not made. The caller is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Another listener has this address already.
+    AddressInUse,
+    /// The stack does not have that address.
+    AddressNotOurs,
+    /// Port 0 cannot be listened on.
+    NoPort,
+    /// The policy of first flights cannot keep what it promises.
+    Policy(PolicyError),
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Policy(error) = self {
+            return error.fmt(f);
+        }
+        f.write_str(match self {
+            Self::Policy(_) => "",
+            Self::AddressInUse => "address in use: another listener has it",
+            Self::AddressNotOurs => "the stack does not have that address",
+            Self::NoPort => "port 0 cannot be listened on: name one",
+        })
+    }
+}
+
+impl core::error::Error for ListenError {}
 
 /// A listening socket.
 #[derive(Debug)]
@@ -76,7 +106,7 @@ pub(crate) struct Listeners {
     slab: Slab<Listener>,
     by_port: BTreeMap<u16, Vec<u32>>,
     /// Ports from which a listener was removed.
-    left: BTreeSet<u16>,
+    pub left: BTreeSet<u16>,
 }
 
 impl Listeners {
@@ -157,21 +187,8 @@ impl Listeners {
         Some(listener)
     }
 
-    fn of_port(&self, port: u16) -> impl Iterator<Item = &Listener> {
+    pub(crate) fn of_port(&self, port: u16) -> impl Iterator<Item = &Listener> {
         self.by_port.get(&port).into_iter().flatten().filter_map(|i| self.slab.get(*i))
-    }
-
-    /// Whether a listener of this port may have refused first flights that one with `policy` accepts: a listener there
-    /// takes no certificates, or fewer, or one was removed.
-    pub(crate) fn refused_before(&self, port: u16, policy: &AsapPolicy) -> bool {
-        let refuses = |other: &AsapPolicy| policy.admits_more_than(other);
-        self.left.contains(&port)
-            || self.of_port(port).any(|listener| listener.config.asap.as_ref().is_none_or(refuses))
-    }
-
-    /// The certificate policies of this port's listeners.
-    pub(crate) fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
-        self.of_port(port).filter_map(|listener| listener.config.asap.as_ref())
     }
 
     /// Whether the place of a connection that was reset stays taken for a while. It does if the application had the
@@ -180,10 +197,7 @@ impl Listeners {
         match owner {
             Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
             Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => {
-                let config = self.at(listener).map(|listener| &listener.config);
-                let fast_open = config.and_then(|config| config.fast_open.as_ref()).map(|p| p.quarantine);
-                let asap = config.and_then(|config| config.asap.as_ref()).map(|p| p.quarantine);
-                [fast_open, asap].contains(&Some(Quarantine::Every))
+                self.at(listener).is_some_and(|listener| listener.config.quarantines_every())
             }
         }
     }
@@ -199,5 +213,103 @@ impl Listeners {
         let listener = self.slab.get_mut(index)?;
         listener.announced = false;
         (!listener.accept_queue.is_empty()).then(|| self.id(index))
+    }
+}
+
+/// Commands of the application.
+impl Listeners {
+    /// See [`Stack::listen`](crate::Stack::listen).
+    //= rfc9293 MUST-41 MUST-42
+    pub(crate) fn listen(
+        &mut self,
+        flows: &mut Flows,
+        config: ListenConfig,
+    ) -> Result<ListenerId, ListenError> {
+        let ip = config.local.ip();
+        if config.local.port() == 0 {
+            return Err(ListenError::NoPort);
+        }
+        if !ip.is_unspecified() && !flows.env.is_ours(ip) {
+            return Err(ListenError::AddressNotOurs);
+        }
+        if let Some(policy) = &config.fast_open {
+            policy.validate().map_err(ListenError::Policy)?;
+            config.certificates_allow(policy).map_err(ListenError::Policy)?;
+        }
+        self.begins(&mut flows.env, &config);
+        let tcp = config.tcp.clone().unwrap_or_else(|| flows.env.tcp.clone());
+        let listener = Listener {
+            config,
+            tcp,
+            accept_queue: Queue::default(),
+            syn_queue: 0,
+            cookies: CookiesSent::default(),
+            announced: false,
+            limited: false,
+        };
+        self.insert(listener).ok_or(ListenError::AddressInUse)
+    }
+
+    /// See [`Stack::unlisten`](crate::Stack::unlisten). Returns the listener's port.
+    pub(crate) fn unlisten(&mut self, flows: &mut Flows, id: ListenerId, now: Instant) -> Option<u16> {
+        let gone = self.remove(id)?;
+        self.ended(&flows.env, &gone.config, now);
+        let ours = |o: Owner| o == Owner::SynQueue(id.index) || o == Owner::AcceptQueue(id.index);
+        let orphans: Vec<u32> = flows
+            .table
+            .slots
+            .indices()
+            .filter(|i| flows.table.slots.get(*i).is_some_and(|s| ours(s.owner)))
+            .collect();
+        for index in orphans {
+            if let Some(slot) = flows.table.slots.get_mut(index) {
+                slot.owner = Owner::Nobody;
+                slot.conn.abort(&mut flows.env.pool);
+                flows.touched(index);
+            }
+        }
+        Some(gone.config.local.port())
+    }
+
+    /// See [`Stack::set_keys`](crate::Stack::set_keys).
+    pub(crate) fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
+        let listener = self.get_mut(id);
+        let Some(policy) = listener.and_then(|listener| listener.config.fast_open.as_mut()) else {
+            return false;
+        };
+        policy.keys = keys;
+        true
+    }
+
+    /// See [`Stack::set_fast_open`](crate::Stack::set_fast_open).
+    pub(crate) fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
+        let Some(listener) = self.get_mut(id) else { return false };
+        if policy.as_ref().is_some_and(|policy| policy.validate().is_err()) {
+            return false;
+        }
+        listener.config.fast_open = policy;
+        true
+    }
+
+    /// See [`Stack::set_listener_config`](crate::Stack::set_listener_config).
+    pub(crate) fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
+        let Some(listener) = self.get_mut(id) else { return false };
+        listener.tcp = tcp;
+        true
+    }
+
+    /// See [`Stack::queues`](crate::Stack::queues).
+    #[must_use]
+    pub(crate) fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
+        self.get(id).map(|l| (l.accept_queue.len(), l.syn_queue))
+    }
+
+    /// See [`Stack::accept`](crate::Stack::accept).
+    pub(crate) fn accept(&mut self, flows: &mut Flows, id: ListenerId) -> Option<ConnId> {
+        let index = self.get_mut(id)?.accept_queue.pop_front()?;
+        let (slot, generation) = flows.table.slots.get_mut_with_generation(index)?;
+        slot.owner = Owner::Application;
+        slot.announce(index, generation, &mut flows.env.journal);
+        Some(ConnId { index, generation })
     }
 }

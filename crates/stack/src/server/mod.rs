@@ -6,7 +6,6 @@ pub(crate) mod challenged;
 pub(crate) mod children;
 pub(crate) mod clients;
 pub(crate) mod follower;
-pub(crate) mod listen;
 pub(crate) mod listeners;
 pub(crate) mod parked;
 pub(crate) mod syn;

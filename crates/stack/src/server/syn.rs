@@ -1,13 +1,12 @@
 //! SYNs for listeners, and how the admission reads them.
 
 use crate::asap::returned::Returned;
-use crate::config::ListenConfig;
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use firstflight_credential::asap::Candidate;
-use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Offered, Place, Policies, Presented};
+use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Offered, Place, Presented};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -47,10 +46,6 @@ impl Admitted {
 pub(crate) fn is_first_syn(segment: &Segment<'_>) -> bool {
     let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
     segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)
-}
-
-pub(crate) fn policies(config: &ListenConfig) -> Policies<'_> {
-    Policies { fast_open: config.fast_open.as_ref(), asap: config.asap.as_ref() }
 }
 
 /// The ASAP option of a SYN.

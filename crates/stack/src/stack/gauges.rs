@@ -73,11 +73,7 @@ impl Gauges {
         for listener in listeners.iter() {
             self.syn_queue += listener.syn_queue;
             self.accept_queue += listener.accept_queue.len();
-            let policy = listener.config.fast_open.as_ref();
-            limits.extend(policy.map(|policy| &policy.pending));
-            let policy = listener.config.asap.as_ref();
-            limits.extend(policy.map(|policy| &policy.pending));
-            limits.extend(policy.and_then(|policy| policy.relayed.as_ref()));
+            limits.extend(listener.config.pending_limits());
         }
         // Listeners of several addresses may share one limit, and so may cookies and certificates of one listener.
         limits.sort_unstable_by_key(|limit| Arc::as_ptr(limit));

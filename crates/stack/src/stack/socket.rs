@@ -6,7 +6,7 @@ use crate::client::connect::ConnectError;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flows::slot::{Owner, Slot};
-use crate::server::listen::ListenError;
+use crate::server::listeners::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -30,14 +30,14 @@ impl Stack {
     /// If the address is taken or not ours, the port is 0, or a policy is invalid.
     pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let port = config.local.port();
-        let id = self.server.listen(&mut self.flows, config)?;
+        let id = self.server.listeners.listen(&mut self.flows, config)?;
         self.client.reserve_port(port);
         Ok(id)
     }
 
     /// Stops listening. Children that were not accepted are reset.
     pub fn unlisten(&mut self, id: ListenerId, now: Instant) {
-        if let Some(port) = self.server.unlisten(&mut self.flows, id, now) {
+        if let Some(port) = self.server.listeners.unlisten(&mut self.flows, id, now) {
             self.client.free_port(port);
             self.settle(now);
         }
@@ -48,20 +48,20 @@ impl Stack {
     ///
     /// False if there is no such listener, or one without Fast Open.
     pub fn set_keys(&mut self, id: ListenerId, keys: Arc<KeyRing>) -> bool {
-        self.server.set_keys(id, keys)
+        self.server.listeners.set_keys(id, keys)
     }
 
     /// Replaces a listener's policy of first flights, from the next SYN on; `None` ends Fast Open there.
     ///
     /// False if there is no such listener, or if the policy cannot keep what it promises.
     pub fn set_fast_open(&mut self, id: ListenerId, policy: Option<FastOpenPolicy>) -> bool {
-        self.server.set_fast_open(id, policy)
+        self.server.listeners.set_fast_open(id, policy)
     }
 
     /// Replaces the settings of the connections that a listener makes from now on. False if there is no such
     /// listener.
     pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
-        self.server.set_listener_config(id, tcp)
+        self.server.listeners.set_listener_config(id, tcp)
     }
 
     /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on, and first
@@ -98,12 +98,12 @@ impl Stack {
     /// Lengths of a listener's queues: (accept queue, SYN queue).
     #[must_use]
     pub fn queues(&self, id: ListenerId) -> Option<(usize, usize)> {
-        self.server.queues(id)
+        self.server.listeners.queues(id)
     }
 
     /// The next connection of a listener.
     pub fn accept(&mut self, id: ListenerId) -> Option<ConnId> {
-        self.server.accept(&mut self.flows, id)
+        self.server.listeners.accept(&mut self.flows, id)
     }
 
     // --- connects ----------------------------------------------------------------------------------

@@ -1,0 +1,64 @@
+//! Listeners that take certificates, and those of the same port that take none, or fewer.
+
+use crate::config::ListenConfig;
+use crate::env::Env;
+use crate::event::ListenerId;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::listeners::Listeners;
+use alloc::sync::Arc;
+use firstflight_credential::asap::{AsapPolicy, TrustStore};
+use firstflight_wire::Instant;
+
+impl Listeners {
+    /// A listener with this configuration begins.
+    pub(crate) fn begins(&self, env: &mut Env, config: &ListenConfig) {
+        let Some(policy) = &config.asap else { return };
+        policy.key(env.random.next_u64());
+        if self.refused_before(config.local.port(), policy) {
+            policy.close(&env.clock);
+        }
+    }
+
+    /// A listener with this configuration is gone.
+    pub(crate) fn ended(&self, env: &Env, gone: &ListenConfig, now: Instant) {
+        if gone.asap.is_none() {
+            // Another listener of this port may accept requests that this one refused.
+            let clock = env.clock_at(now);
+            self.policies(gone.local.port()).for_each(|policy| policy.close(&clock));
+        }
+    }
+
+    /// Whether a listener of this port may have refused first flights that one with `policy` accepts: a listener there
+    /// takes no certificates, or fewer, or one was removed.
+    fn refused_before(&self, port: u16, policy: &AsapPolicy) -> bool {
+        let refuses = |other: &AsapPolicy| policy.admits_more_than(other);
+        self.left.contains(&port)
+            || self.of_port(port).any(|listener| listener.config.asap.as_ref().is_none_or(refuses))
+    }
+
+    /// The certificate policies of this port's listeners.
+    pub(crate) fn policies(&self, port: u16) -> impl Iterator<Item = &AsapPolicy> {
+        self.of_port(port).filter_map(|listener| listener.config.asap.as_ref())
+    }
+}
+
+impl Server {
+    /// See [`Stack::set_trust`](crate::Stack::set_trust).
+    pub(crate) fn set_trust(
+        &mut self,
+        flows: &Flows,
+        id: ListenerId,
+        trust: Arc<TrustStore>,
+        now: Instant,
+    ) -> bool {
+        let clock = flows.env.clock_at(now);
+        let listener = self.listeners.get_mut(id);
+        let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
+            return false;
+        };
+        policy.set_trust(trust, &clock);
+        self.asap.trust_changed();
+        true
+    }
+}
