@@ -1,9 +1,7 @@
 //! The server's decision about a first flight.
 
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
-use crate::flight::{
-    Claim, FirstFlight, Grant, JobRequest, Offered, Presented, Redemption, Verdict, Verifier,
-};
+use crate::flight::{Claim, Decision, FirstFlight, Grant, JobRequest, Offered, Presented, Verdict, Verifier};
 use crate::outcome::Reason;
 use crate::pending::Place;
 use crate::policy::{FastOpenPolicy, Replays};
@@ -139,13 +137,13 @@ pub fn admit(
     }
     let (grant, decided) = match verdict {
         Verdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
-        Verdict::Pending { job, grant } => (grant, Redemption::Ask(job)),
-        Verdict::Invalid { reason, grant } => (grant, Redemption::No(reason)),
+        Verdict::Pending { job, grant } => (grant, Decision::Ask(job)),
+        Verdict::Invalid { reason, grant } => (grant, Decision::Refuse(reason)),
     };
     match decided {
-        Redemption::Yes => Admission::Accept { grant, place },
-        Redemption::No(reason) => fallback(reason, grant),
-        Redemption::Ask(job) => Admission::Pending { work: Work::Ask(job), grant, place },
+        Decision::Accept(()) => Admission::Accept { grant, place },
+        Decision::Refuse(reason) => fallback(reason, grant),
+        Decision::Ask(job) => Admission::Pending { work: Work::Ask(job), grant, place },
     }
 }
 
@@ -282,42 +280,37 @@ fn spoil_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) 
         _ => return None,
     };
     match spend(policy, once, first, clock) {
-        Redemption::Ask(job) => Some(job.refused()),
-        Redemption::Yes | Redemption::No(_) => None,
+        Decision::Ask(job) => Some(job.refused()),
+        Decision::Accept(()) | Decision::Refuse(_) => None,
     }
 }
 
 /// The last step: refuses a first flight that was executed before, as far as the policy demands it.
 #[inline]
-fn spend(
-    policy: &FastOpenPolicy,
-    once: Option<Serial>,
-    first: &FirstFlight<'_>,
-    clock: &Clock,
-) -> Redemption {
+fn spend(policy: &FastOpenPolicy, once: Option<Serial>, first: &FirstFlight<'_>, clock: &Clock) -> Decision {
     if let Some(serial) = once {
         // The serial is redeemed once, which also stops copies of this SYN.
         return match first.claim {
             Claim::None => policy.verifier().redeem(serial, first),
             Claim::Held => policy.verifier().redeem_claimed(serial),
-            Claim::Lapsed => Redemption::No(Reason::NotActive),
+            Claim::Lapsed => Decision::Refuse(Reason::NotActive),
         };
     }
     let guard = match &policy.replays {
-        Replays::Allow => return Redemption::Yes,
+        Replays::Allow => return Decision::Accept(()),
         // The policy is invalid: it promises at most once, but this credential can be used again.
-        Replays::AtMostOnce => return Redemption::No(Reason::Policy),
+        Replays::AtMostOnce => return Decision::Refuse(Reason::Policy),
         // Without data nothing is executed.
-        Replays::NoDuplicates(_) if first.payload.is_empty() => return Redemption::Yes,
+        Replays::NoDuplicates(_) if first.payload.is_empty() => return Decision::Accept(()),
         Replays::NoDuplicates(guard) => guard,
     };
     // A copy is stamped when it arrives, so the monotonic clock is sufficient.
     let now_ms = clock.mono.as_millis();
     match guard.test_and_set(guard.id(first), now_ms, now_ms) {
-        Guarded::New => Redemption::Yes,
-        Guarded::Seen => Redemption::No(Reason::Replay),
-        Guarded::Floor => Redemption::No(Reason::GuardFloor),
-        Guarded::Ask(job) => Redemption::Ask(job),
+        Guarded::New => Decision::Accept(()),
+        Guarded::Seen => Decision::Refuse(Reason::Replay),
+        Guarded::Floor => Decision::Refuse(Reason::GuardFloor),
+        Guarded::Ask(job) => Decision::Ask(job),
     }
 }
 

@@ -113,15 +113,15 @@ pub trait Verifier {
 
     /// Redeems a one-time credential atomically, immediately before the first flight is accepted. A false
     /// `No` costs a round trip. A serial gets `Yes` at most once. `first` is the first flight that shows it.
-    fn redeem(&self, _serial: Serial, _first: &FirstFlight<'_>) -> Redemption {
-        Redemption::No(Reason::Policy)
+    fn redeem(&self, _serial: Serial, _first: &FirstFlight<'_>) -> Decision {
+        Decision::Refuse(Reason::Policy)
     }
 
     /// Like [`Verifier::redeem`], for the first flight for which that said [`Reason::NotActive`], which used the credential
     /// up: `Yes` if the handshake in which the credential was granted is complete now. Stacks that share a link ask again,
     /// because the ACK of that handshake may have been on its way to another one of them.
-    fn redeem_claimed(&self, _serial: Serial) -> Redemption {
-        Redemption::No(Reason::Policy)
+    fn redeem_claimed(&self, _serial: Serial) -> Decision {
+        Decision::Refuse(Reason::Policy)
     }
 
     /// The handshake in which `serial` was granted is complete. If a job is returned, nobody waits for its
@@ -168,15 +168,17 @@ pub enum Verdict {
     },
 }
 
-/// The answer to [`Verifier::redeem`].
+/// A decision about a first flight, at any step on its way: when a credential is redeemed, in [`admit`](crate::admit), at
+/// the listener. `A` belongs to a first flight that is accepted, `R` says why one is not, and `Q` is asked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redemption {
-    /// The credential is redeemed now.
-    Yes,
-    /// It cannot be redeemed.
-    No(Reason),
-    /// The decision needs a job, such as a question to a store.
-    Ask(JobRequest),
+#[must_use]
+pub enum Decision<A = (), R = Reason, Q = JobRequest> {
+    /// It is accepted.
+    Accept(A),
+    /// It is not accepted.
+    Refuse(R),
+    /// The answer to a question decides, such as a question to a store.
+    Ask(Q),
 }
 
 /// Work for the driver. Its [`JobResult`] decides about the first flight.

@@ -79,7 +79,7 @@ pub use {
     cookie_key::{CookieKey, KeyParseError},
     cookie_keys::{CookieKeys, Fingerprint},
     flight::{
-        Claim, FirstFlight, FlightId, Flow, Grant, JobRequest, JobResult, Offered, Presented, Redemption,
+        Claim, Decision, FirstFlight, FlightId, Flow, Grant, JobRequest, JobResult, Offered, Presented,
         Verdict, Verifier,
     },
     key::{Check, KeyRing},

@@ -9,9 +9,7 @@ mod serials;
 pub use serials::{Redeemed, SerialTable};
 
 use crate::cookie::octets;
-use crate::flight::{
-    FirstFlight, FlightId, Flow, Grant, JobRequest, Presented, Redemption, Verdict, Verifier,
-};
+use crate::flight::{Decision, FirstFlight, FlightId, Flow, Grant, JobRequest, Presented, Verdict, Verifier};
 use crate::outcome::Reason;
 use crate::replay::GuardKey;
 use crate::serial::Serial;
@@ -233,22 +231,22 @@ impl Verifier for OneTimeCookies {
         }
     }
 
-    fn redeem_claimed(&self, serial: Serial) -> Redemption {
+    fn redeem_claimed(&self, serial: Serial) -> Decision {
         match self.serials.is_active(serial) {
-            true => Redemption::Yes,
-            false => Redemption::No(Reason::NotActive),
+            true => Decision::Accept(()),
+            false => Decision::Refuse(Reason::NotActive),
         }
     }
 
-    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Redemption {
+    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Decision {
         if matches!(self.farm, Farm::Shared) {
-            return Redemption::Ask(JobRequest::Redeem { serial, flight: self.flight(first) });
+            return Decision::Ask(JobRequest::Redeem { serial, flight: self.flight(first) });
         }
         match self.table(serial).map(|table| table.redeem(serial)) {
-            Some(Redeemed::Now) => Redemption::Yes,
-            Some(Redeemed::Before) => Redemption::No(Reason::Replay),
-            Some(Redeemed::NotActive) => Redemption::No(Reason::NotActive),
-            Some(Redeemed::Forgotten) | None => Redemption::No(Reason::Expired),
+            Some(Redeemed::Now) => Decision::Accept(()),
+            Some(Redeemed::Before) => Decision::Refuse(Reason::Replay),
+            Some(Redeemed::NotActive) => Decision::Refuse(Reason::NotActive),
+            Some(Redeemed::Forgotten) | None => Decision::Refuse(Reason::Expired),
         }
     }
 

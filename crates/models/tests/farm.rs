@@ -11,7 +11,7 @@ use super::asap::{BEGIN_MS, payload, policy, syn};
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Verified};
 use firstflight_credential::{
-    Admission, GuardKey, JobRequest, Policies, Redemption, RemoteGuard, ReplayGuard, Window, Work, admit,
+    Admission, Decision, GuardKey, JobRequest, Policies, RemoteGuard, ReplayGuard, Window, Work, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::{Clock, Instant};
@@ -161,7 +161,7 @@ impl Farm {
             return Ok(());
         };
         let decided = member.policy.decide(&candidate, Verified::Good, &mut shard, &clock);
-        let Ok(Redemption::Ask(job)) = decided else { return Ok(()) };
+        let Decision::Ask(job) = decided else { return Ok(()) };
         let told = match fate {
             Fate::QuestionLost => None,
             Fate::Answered => self.asks(n, job),

@@ -8,9 +8,9 @@ use super::asap::places;
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
-    Admission, Claim, CookieKey, FastOpenPolicy, FirstFlight, Flow, Grant, JobRequest, KeyRing, Offered,
-    OneTimeCookies, OneTimeKeys, Presented, Reason, Redemption, Replays, Scheme, Serial, SerialTable,
-    Verdict, Verifier, admit,
+    Admission, Claim, CookieKey, Decision, FastOpenPolicy, FirstFlight, Flow, Grant, JobRequest, KeyRing,
+    Offered, OneTimeCookies, OneTimeKeys, Presented, Reason, Replays, Scheme, Serial, SerialTable, Verdict,
+    Verifier, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -55,16 +55,16 @@ impl Verifier for Cookies {
         self.inner.verify(first, clock)
     }
 
-    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Redemption {
+    fn redeem(&self, serial: Serial, first: &FirstFlight<'_>) -> Decision {
         let active = self.inner.serials().is_active(serial);
         match self.off {
-            Some(Defence::Use) if active => Redemption::Yes,
-            Some(Defence::UsedUpWhenRefused) if !active => Redemption::No(Reason::NotActive),
+            Some(Defence::Use) if active => Decision::Accept(()),
+            Some(Defence::UsedUpWhenRefused) if !active => Decision::Refuse(Reason::NotActive),
             _ => self.inner.redeem(serial, first),
         }
     }
 
-    fn redeem_claimed(&self, serial: Serial) -> Redemption {
+    fn redeem_claimed(&self, serial: Serial) -> Decision {
         self.inner.redeem_claimed(serial)
     }
 

@@ -10,7 +10,7 @@ use super::{holds, needs};
 use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Candidate, Verified};
 use firstflight_credential::replay::ReplayId;
 use firstflight_credential::{
-    Admission, FirstFlight, GuardKey, Guarded, Policies, Redemption, ReplayGuard, ReplayTable, Window, Work,
+    Admission, Decision, FirstFlight, GuardKey, Guarded, Policies, ReplayGuard, ReplayTable, Window, Work,
     admit,
 };
 use firstflight_models::{Digest, World};
@@ -213,7 +213,7 @@ impl Server {
         let (policy, budget, parked) = &mut self.shards[shard];
         let candidate = parked.take().unwrap();
         match policy.decide(&candidate, Verified::Good, budget, &clock) {
-            Ok(Redemption::Yes) => self.runs(),
+            Decision::Accept(()) => self.runs(),
             _ => {
                 self.is_refused();
                 Ok(())

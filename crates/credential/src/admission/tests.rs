@@ -48,21 +48,21 @@ const ALL: [Carries; 5] = [Nothing, Request, Primary, Backup, Wrong];
 
 /// The decision. A grant is checked against the ring and then dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum Decided {
     Accept { grant: bool },
     Fallback { reason: Reason, grant: bool },
     Pending(JobRequest),
 }
 
-const ACCEPT: Decision = Decision::Accept { grant: false };
-const ACCEPT_GRANT: Decision = Decision::Accept { grant: true };
+const ACCEPT: Decided = Decided::Accept { grant: false };
+const ACCEPT_GRANT: Decided = Decided::Accept { grant: true };
 
-const fn fallback(reason: Reason) -> Decision {
-    Decision::Fallback { reason, grant: false }
+const fn fallback(reason: Reason) -> Decided {
+    Decided::Fallback { reason, grant: false }
 }
 
-const fn fallback_grant(reason: Reason) -> Decision {
-    Decision::Fallback { reason, grant: true }
+const fn fallback_grant(reason: Reason) -> Decided {
+    Decided::Fallback { reason, grant: true }
 }
 
 fn option(carries: Carries, form: FastOpenForm) -> Option<FastOpen> {
@@ -88,18 +88,18 @@ fn asked(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Admission 
     admit(policies, first, &mut AsapShard::new(crate::asap::BudgetConfig::default()), &CLOCK)
 }
 
-fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decision {
+fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decided {
     match asked(policy, first) {
-        Admission::Accept { grant, .. } => Decision::Accept { grant: granted(grant) },
-        Admission::Fallback { reason, grant, .. } => Decision::Fallback { reason, grant: granted(grant) },
-        Admission::Pending { work: Work::Ask(job), .. } => Decision::Pending(job),
+        Admission::Accept { grant, .. } => Decided::Accept { grant: granted(grant) },
+        Admission::Fallback { reason, grant, .. } => Decided::Fallback { reason, grant: granted(grant) },
+        Admission::Pending { work: Work::Ask(job), .. } => Decided::Pending(job),
         Admission::Pending { work: Work::Verify(_), .. } => panic!("there is no certificate"),
     }
 }
 
 /// Decides about a SYN in both option forms, and checks that the decisions are equal and that no place is
 /// lost.
-fn decision(policy: Option<&FastOpenPolicy>, carries: Carries, data_len: usize) -> Decision {
+fn decision(policy: Option<&FastOpenPolicy>, carries: Carries, data_len: usize) -> Decided {
     decision_with(policy, carries, data_len, |_| {})
 }
 
@@ -108,7 +108,7 @@ fn decision_with(
     carries: Carries,
     data_len: usize,
     change: impl Fn(&mut FirstFlight<'_>),
-) -> Decision {
+) -> Decided {
     let before = policy.map(|policy| policy.pending.pending());
     let [standard, experimental] = [FastOpenForm::Standard, FastOpenForm::Experimental].map(|form| {
         let option = option(carries, form);
@@ -279,7 +279,7 @@ fn a_verifier_is_asked_instead_of_the_keys() {
         (Verdict::Valid { grant, once: None }, ACCEPT_GRANT),
         (Verdict::Invalid { reason: Reason::Replay, grant: None }, fallback(Reason::Replay)),
         (Verdict::Invalid { reason: Reason::Expired, grant }, fallback_grant(Reason::Expired)),
-        (Verdict::Pending { job, grant: None }, Decision::Pending(job)),
+        (Verdict::Pending { job, grant: None }, Decided::Pending(job)),
     ];
     for (verdict, expected) in rows {
         let (policy, _) = scripted(verdict);
@@ -447,7 +447,7 @@ fn the_guard_is_asked_last_and_only_for_data() {
         (Guarded::New, ACCEPT),
         (Guarded::Seen, fallback(Reason::Replay)),
         (Guarded::Floor, fallback(Reason::GuardFloor)),
-        (Guarded::Ask(job), Decision::Pending(job)),
+        (Guarded::Ask(job), Decided::Pending(job)),
     ];
     for (answer, expected) in rows {
         let guard = Arc::new(Guard(answer, AtomicU32::new(0)));

@@ -8,7 +8,7 @@ use super::keys::PublicKey;
 use super::refused::Refused;
 use super::trust::{BeforeAck, TrustStore, Trusted};
 use super::verify::{Candidate, Verified};
-use crate::flight::{FirstFlight, JobRequest, Offered, Redemption};
+use crate::flight::{Decision, FirstFlight, JobRequest, Offered};
 use crate::identity::Identity;
 use crate::pending::{PendingLimit, prefix};
 use crate::policy::Quarantine;
@@ -317,12 +317,14 @@ impl AsapPolicy {
         verified: Verified,
         shard: &mut AsapShard,
         clock: &Clock,
-    ) -> Result<Redemption, Refused> {
-        let refuse = |status| Err(Refused::new(status, candidate.tag));
+    ) -> Decision<(), Refused> {
+        let refuse = |status| Decision::Refuse(Refused::new(status, candidate.tag));
         if verified != Verified::Good {
             return refuse(Status::BadSignature);
         }
-        candidate.stands(shard, clock)?;
+        if let Err(refused) = candidate.stands(shard, clock) {
+            return Decision::Refuse(refused);
+        }
         // The clock may have become uncertain in the meantime. Copies are refused then, and their clients send the data again.
         self.guard.observe(clock);
         if clock.uncertainty > Window::REQUESTS.future {
@@ -343,8 +345,8 @@ impl AsapPolicy {
             return refuse(Status::Overloaded);
         }
         match self.guard.test_and_set(candidate.replay, candidate.stamp_ms, clock.unix_ms) {
-            Guarded::New => Ok(Redemption::Yes),
-            Guarded::Ask(job) => Ok(Redemption::Ask(job)),
+            Guarded::New => Decision::Accept(()),
+            Guarded::Ask(job) => Decision::Ask(job),
             Guarded::Seen => refuse(Status::Replayed),
             Guarded::Floor => refuse(Status::GuardFloor),
         }

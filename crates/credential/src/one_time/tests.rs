@@ -229,7 +229,7 @@ fn with_a_shared_store_every_use_is_a_question() {
     assert_eq!(cookies.activate(serial), Some(JobRequest::Activate { serial }));
     assert_eq!(
         cookies.redeem(serial, &ordered(Presented::None)),
-        Redemption::Ask(JobRequest::Redeem { serial, flight: None }),
+        Decision::Ask(JobRequest::Redeem { serial, flight: None }),
         "nothing that is the farm's"
     );
 }
@@ -257,7 +257,7 @@ fn members_tell_copies_of_a_syn_from_others_at_each_step_of_a_roll_over() {
     let (before, after) = (member(1, 9), member(9, 1));
     let serial = Serial::new(2, 5).unwrap();
     let asked = |member: &OneTimeCookies, first: &FirstFlight<'_>| match member.redeem(serial, first) {
-        Redemption::Ask(JobRequest::Redeem { serial: of, flight: Some(flight) }) if of == serial => flight,
+        Decision::Ask(JobRequest::Redeem { serial: of, flight: Some(flight) }) if of == serial => flight,
         other => panic!("{other:?}"),
     };
     for of in [1, 9] {

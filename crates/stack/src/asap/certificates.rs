@@ -10,8 +10,8 @@ use crate::server::listeners::Room;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::{self, AcceptedBlock, BATCH, Candidate, Refused, Verified};
-use firstflight_credential::{JobResult, Redemption};
+use firstflight_credential::asap::{self, AcceptedBlock, BATCH, Candidate, Verified};
+use firstflight_credential::{Decision, JobResult};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Block};
@@ -89,10 +89,9 @@ impl Server {
         let Some(policy) = listener.config.asap.as_ref() else { return };
         let decided = policy.decide(&candidate, verified, &mut self.asap, &clock);
         let (result, refused) = match decided {
-            Ok(Redemption::Ask(job)) => return self.parked.ask(id, candidate, job),
-            Ok(Redemption::Yes) => (JobResult::Accept, None),
-            Ok(Redemption::No(why)) => (JobResult::Refuse(why), None::<Refused>),
-            Err(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
+            Decision::Ask(job) => return self.parked.ask(id, candidate, job),
+            Decision::Accept(()) => (JobResult::Accept, None),
+            Decision::Refuse(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
         };
         if let Some(mut parked) = self.parked.take(id) {
             let refused = match refused {
