@@ -37,37 +37,41 @@ impl<'a> From<&'a FastOpenPolicy> for Policies<'a> {
     }
 }
 
-/// What to do with a SYN.
+/// What to do with a SYN: create the connection at once and deliver the data, do an ordinary handshake and ignore the
+/// data, or keep the SYN until the work is done.
+pub type Admission = Decision<Accepted, Refusal, Question>;
+
+/// A first flight whose data is delivered at once.
 #[derive(Debug)]
-#[must_use]
-pub enum Admission {
-    /// Create the connection at once and deliver the data.
-    Accept {
-        /// A cookie for the SYN-ACK, in the option form that the client used.
-        grant: Option<Grant>,
-        /// Held until the client's ACK or the connection's end.
-        place: Place,
-    },
-    /// Do an ordinary handshake and ignore the data.
-    Fallback {
-        /// Why.
-        reason: Reason,
-        /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
-        grant: Option<Grant>,
-        /// A job whose answer nobody waits for: see [`spoil`].
-        tell: Option<JobRequest>,
-        /// The reply to a credential block, for the SYN-ACK.
-        refused: Option<Refused>,
-    },
-    /// Park the SYN until the work is done.
-    Pending {
-        /// The work.
-        work: Work,
-        /// A cookie for the SYN-ACK, whatever the answer.
-        grant: Option<Grant>,
-        /// Held while the SYN is parked, and then as in `Accept`.
-        place: Place,
-    },
+pub struct Accepted {
+    /// A cookie for the SYN-ACK, in the option form that the client used.
+    pub grant: Option<Grant>,
+    /// Held until the client's ACK or the connection's end.
+    pub place: Place,
+}
+
+/// A first flight whose data is not accepted.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
+    pub grant: Option<Grant>,
+    /// A job whose answer nobody waits for: see [`spoil`].
+    pub tell: Option<JobRequest>,
+    /// The reply to a credential block, for the SYN-ACK.
+    pub refused: Option<Refused>,
+}
+
+/// A first flight about which something must be asked first.
+#[derive(Debug)]
+pub struct Question {
+    /// The work.
+    pub work: Work,
+    /// A cookie for the SYN-ACK, whatever the answer.
+    pub grant: Option<Grant>,
+    /// Held while the SYN waits, and then as in [`Accepted`].
+    pub place: Place,
 }
 
 /// Decides about a SYN for a listener. `shard` is this shard's memory of certificates.
@@ -86,7 +90,7 @@ pub fn admit(
     let refuse = |reason| {
         let refused = first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2]));
         let (tell, refused) = spoiled(policies, first, clock, refused);
-        Admission::Fallback { reason, grant: None, tell, refused }
+        Admission::Refuse(Refusal { reason, grant: None, tell, refused })
     };
     if first.syn_cookie_pressure {
         return refuse(Reason::SynCookie);
@@ -104,7 +108,7 @@ pub fn admit(
         if plain && !asks {
             // The SYN carries no credential, so there is nothing to invalidate.
             let (grant, tell, refused) = (None, None, None);
-            return Admission::Fallback { reason: Reason::NotRequested, grant, tell, refused };
+            return Admission::Refuse(Refusal { reason: Reason::NotRequested, grant, tell, refused });
         }
         return refuse(Reason::NoCredential);
     }
@@ -122,7 +126,7 @@ pub fn admit(
         Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
         None => policy.verify(first, clock),
     };
-    let fallback = |reason, grant| Admission::Fallback { reason, grant, tell: None, refused: None };
+    let fallback = |reason, grant| Admission::Refuse(Refusal { reason, grant, tell: None, refused: None });
     if let Verdict::Invalid { reason, grant } = verdict {
         return fallback(reason, grant);
     }
@@ -133,7 +137,7 @@ pub fn admit(
     };
     if let (Verdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays) {
         // Fast path for the common case. It moves no grant and needs no replay check.
-        return Admission::Accept { grant: None, place };
+        return Admission::Accept(Accepted { grant: None, place });
     }
     let (grant, decided) = match verdict {
         Verdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
@@ -141,9 +145,9 @@ pub fn admit(
         Verdict::Invalid { reason, grant } => (grant, Decision::Refuse(reason)),
     };
     match decided {
-        Decision::Accept(()) => Admission::Accept { grant, place },
+        Decision::Accept(()) => Admission::Accept(Accepted { grant, place }),
         Decision::Refuse(reason) => fallback(reason, grant),
-        Decision::Ask(job) => Admission::Pending { work: Work::Ask(job), grant, place },
+        Decision::Ask(job) => Admission::Ask(Question { work: Work::Ask(job), grant, place }),
     }
 }
 
@@ -189,12 +193,12 @@ fn admit_block(
     let refuse = |refused: Refused, reason| {
         // At a limit, grant no cookie either.
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
-        Admission::Fallback { reason, grant, tell: None, refused: Some(refused) }
+        Admission::Refuse(Refusal { reason, grant, tell: None, refused: Some(refused) })
     };
     let spoil = |refused: Refused, reason| {
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
         let (tell, refused) = spoiled(policies, first, clock, Some(refused));
-        Admission::Fallback { reason, grant, tell, refused }
+        Admission::Refuse(Refusal { reason, grant, tell, refused })
     };
     let Some(policy) = policies.asap else {
         return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy);
@@ -223,7 +227,7 @@ fn admit_block(
         }
     };
     match pending.reserve(first.flow.client) {
-        Ok(place) => Admission::Pending { work: Work::Verify(candidate), grant, place },
+        Ok(place) => Admission::Ask(Question { work: Work::Verify(candidate), grant, place }),
         Err(reason) => overloaded(candidate.tag(), reason),
     }
 }

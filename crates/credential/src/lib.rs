@@ -67,7 +67,7 @@ pub mod store;
 mod sync;
 
 #[cfg(feature = "asap")]
-pub use admission::{Admission, Policies, Work, admit, spoil};
+pub use admission::{Accepted, Admission, Policies, Question, Refusal, Work, admit, spoil};
 pub use bucket::Bucket;
 pub use identity::{AcceptedBlock, Identity};
 pub use outcome::{Outcome, Reason};

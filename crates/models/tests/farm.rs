@@ -11,7 +11,8 @@ use super::asap::{BEGIN_MS, payload, policy, syn};
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Verified};
 use firstflight_credential::{
-    Admission, Decision, GuardKey, JobRequest, Policies, RemoteGuard, ReplayGuard, Window, Work, admit,
+    Admission, Decision, GuardKey, JobRequest, Policies, Question, RemoteGuard, ReplayGuard, Window, Work,
+    admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::{Clock, Instant};
@@ -155,7 +156,7 @@ impl Farm {
         let clock = Clock { mono: Instant::from_millis(self.now_ms), unix_ms, uncertainty: Duration::ZERO };
         let mut shard = AsapShard::new(BudgetConfig::default());
         let policies = Policies { fast_open: None, asap: Some(&member.policy) };
-        let Admission::Pending { work: Work::Verify(candidate), .. } =
+        let Admission::Ask(Question { work: Work::Verify(candidate), .. }) =
             admit(policies, &syn(&self.payload), &mut shard, &clock)
         else {
             return Ok(());

@@ -133,7 +133,7 @@ impl Server {
         let mut budget = AsapShard::new(BudgetConfig::default());
         let admission = admit((&self.policies[shard]).into(), &first, &mut budget, &self.clock());
         pending.set_limit(usual);
-        matches!(admission, Admission::Accept { .. })
+        matches!(admission, Admission::Accept(_))
     }
 }
 

@@ -9,8 +9,8 @@ use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
     Admission, Claim, CookieKey, Decision, FastOpenPolicy, FirstFlight, Flow, Grant, JobRequest, KeyRing,
-    Offered, OneTimeCookies, OneTimeKeys, Presented, Reason, Replays, Scheme, Serial, SerialTable, Verdict,
-    Verifier, admit,
+    Offered, OneTimeCookies, OneTimeKeys, Presented, Reason, Refusal, Replays, Scheme, Serial, SerialTable,
+    Verdict, Verifier, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -188,19 +188,19 @@ impl Server {
         let admission = self.admit(shard, &option, claim);
         let cookie = &mut self.cookies[cookie];
         match admission {
-            Admission::Accept { .. } if cookie.ran => {
+            Admission::Accept(_) if cookie.ran => {
                 return Err("a cookie is good for two first flights".to_owned());
             }
-            Admission::Accept { .. } if cookie.is_used_up && !mine => {
+            Admission::Accept(_) if cookie.is_used_up && !mine => {
                 return Err(
                     "the data runs twice: by the handshake after a copy was refused, and early".to_owned()
                 );
             }
-            Admission::Accept { .. } => (cookie.ran, cookie.waits) = (true, None),
-            Admission::Fallback { reason: Reason::NotActive, .. } if claim == Claim::None => {
+            Admission::Accept(_) => (cookie.ran, cookie.waits) = (true, None),
+            Admission::Refuse(Refusal { reason: Reason::NotActive, .. }) if claim == Claim::None => {
                 (cookie.waits, cookie.is_used_up) = (Some(shard), true);
             }
-            Admission::Fallback { reason: Reason::NotActive, .. } if claim == Claim::Held => {}
+            Admission::Refuse(Refusal { reason: Reason::NotActive, .. }) if claim == Claim::Held => {}
             _ => {
                 cookie.is_used_up = true;
                 if mine {
@@ -235,7 +235,7 @@ impl World for Server {
         match event {
             Event::Asks { shard } => {
                 let granted = self.admit(shard, &FastOpen::Request(FastOpenForm::Standard), Claim::None);
-                let Admission::Fallback { grant, .. } = granted else {
+                let Admission::Refuse(Refusal { grant, .. }) = granted else {
                     return Err("no cookie is needed".to_owned());
                 };
                 let cookie = |grant| Cookie { grant, waits: None, ran: false, is_used_up: false };

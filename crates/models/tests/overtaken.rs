@@ -14,8 +14,8 @@ use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
     Admission, Claim, CookieKey, Farm, FastOpenPolicy, FirstFlight, FlightId, Flow, GuardKey, JobRequest,
-    JobResult, KeyRing, Offered, OneTimeCookies, OneTimeKeys, Policies, Presented, Reason, RemoteGuard,
-    Replays, Scheme, Serial, SerialTable, Window, Work, admit, spoil,
+    JobResult, KeyRing, Offered, OneTimeCookies, OneTimeKeys, Policies, Presented, Question, Reason,
+    RemoteGuard, Replays, Scheme, Serial, SerialTable, Window, Work, admit, spoil,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -168,7 +168,7 @@ impl Members {
         }
         let mut budget = AsapShard::new(BudgetConfig::default());
         let admission = admit((&self.policy).into(), &self.first(connect), &mut budget, &clock);
-        let Admission::Pending { work: Work::Ask(job), .. } = admission else {
+        let Admission::Ask(Question { work: Work::Ask(job), .. }) = admission else {
             panic!("the store is not asked: {admission:?}");
         };
         match self.asks(member, job) {

@@ -10,8 +10,8 @@ use super::{holds, needs};
 use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Candidate, Verified};
 use firstflight_credential::replay::ReplayId;
 use firstflight_credential::{
-    Admission, Decision, FirstFlight, GuardKey, Guarded, Policies, ReplayGuard, ReplayTable, Window, Work,
-    admit,
+    Admission, Decision, FirstFlight, GuardKey, Guarded, Policies, Question, ReplayGuard, ReplayTable,
+    Window, Work, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::asap::{BLOCK_LEN, Block};
@@ -202,7 +202,7 @@ impl Server {
         let first = FirstFlight { syn_cookie_pressure, ..syn(&self.payload) };
         let policies = Policies { fast_open: None, asap: Some(policy) };
         match admit(policies, &first, budget, &clock) {
-            Admission::Pending { work: Work::Verify(candidate), .. } => *parked = Some(candidate),
+            Admission::Ask(Question { work: Work::Verify(candidate), .. }) => *parked = Some(candidate),
             _ => self.is_refused(),
         }
     }

@@ -90,10 +90,12 @@ fn asked(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Admission 
 
 fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decided {
     match asked(policy, first) {
-        Admission::Accept { grant, .. } => Decided::Accept { grant: granted(grant) },
-        Admission::Fallback { reason, grant, .. } => Decided::Fallback { reason, grant: granted(grant) },
-        Admission::Pending { work: Work::Ask(job), .. } => Decided::Pending(job),
-        Admission::Pending { work: Work::Verify(_), .. } => panic!("there is no certificate"),
+        Admission::Accept(Accepted { grant, .. }) => Decided::Accept { grant: granted(grant) },
+        Admission::Refuse(Refusal { reason, grant, .. }) => {
+            Decided::Fallback { reason, grant: granted(grant) }
+        }
+        Admission::Ask(Question { work: Work::Ask(job), .. }) => Decided::Pending(job),
+        Admission::Ask(Question { work: Work::Verify(_), .. }) => panic!("there is no certificate"),
     }
 }
 
@@ -242,10 +244,10 @@ fn accepted_first_flights_hold_their_places() {
         syn_cookie_pressure: false,
     };
     let held: [_; 2] = core::array::from_fn(|_| asked(Some(&policy), &first));
-    assert!(held.iter().all(|admission| matches!(admission, Admission::Accept { .. })));
+    assert!(held.iter().all(|admission| matches!(admission, Admission::Accept(_))));
     assert_eq!(policy.pending.pending(), LIMIT);
     assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));
-    let [Admission::Accept { place, .. }, other] = held else { panic!("both were accepted") };
+    let [Admission::Accept(Accepted { place, .. }), other] = held else { panic!("both were accepted") };
     place.release();
     assert_eq!(decide(Some(&policy), &first), ACCEPT);
     drop(other);
@@ -335,7 +337,7 @@ fn what_is_refused_is_used_up() {
             change(&policy, &mut first);
             let good = matches!(carries, Primary | Backup);
             match asked(Some(&policy), &first) {
-                Admission::Fallback { reason, tell, .. } => {
+                Admission::Refuse(Refusal { reason, tell, .. }) => {
                     assert!(reason == expected || !good, "{reason:?}");
                     assert_eq!(tell, good.then_some(job), "{carries:?} {expected:?}");
                 }

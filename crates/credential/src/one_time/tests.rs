@@ -1,7 +1,7 @@
 //! Tests of the cookie, and of servers behind one address.
 
 use super::*;
-use crate::admission::{Admission, admit};
+use crate::admission::{Accepted, Admission, Refusal, admit};
 use crate::asap::{AsapShard, BudgetConfig};
 use crate::cookie::Scheme;
 use crate::cookie_key::CookieKey;
@@ -51,9 +51,9 @@ fn visit(member: &FastOpenPolicy, flow: Flow, cookie: Option<Cookie>) -> (Option
     };
     let shard = &mut AsapShard::new(BudgetConfig::default());
     match admit(member.into(), &first, shard, &CLOCK) {
-        Admission::Accept { grant, .. } => (None, grant),
-        Admission::Fallback { reason, grant, .. } => (Some(reason), grant),
-        Admission::Pending { .. } => panic!("nobody is asked here"),
+        Admission::Accept(Accepted { grant, .. }) => (None, grant),
+        Admission::Refuse(Refusal { reason, grant, .. }) => (Some(reason), grant),
+        Admission::Ask(_) => panic!("nobody is asked here"),
     }
 }
 

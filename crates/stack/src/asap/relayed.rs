@@ -14,7 +14,7 @@ use crate::server::listeners::Room;
 use crate::server::syn::first_flight;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
-use firstflight_credential::{Admission, Work, admit};
+use firstflight_credential::{Admission, Question, Work, admit};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
@@ -73,7 +73,9 @@ impl Server {
         let clock = flows.env.clock_at(now);
         let listener = self.listeners.at(index)?;
         let admission = admit(listener.config.policies(), &first, &mut self.asap, &clock);
-        let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };
+        let Admission::Ask(Question { work: work @ Work::Verify(_), place, .. }) = admission else {
+            return None;
+        };
         let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
         let id = self.listeners.id(index);
         let job = self.parked.park(key, segment.seq, None, bytes, id, None, place, work, now);

@@ -12,7 +12,8 @@ use crate::server::syn::{Admitted, Syn, first_flight, is_first_syn};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
 use firstflight_credential::{
-    Admission, Grant, JobResult, Place, Policies, Reason, Unreported, Work, admit, spoil,
+    Accepted, Admission, Grant, JobResult, Place, Policies, Question, Reason, Refusal, Unreported, Work,
+    admit, spoil,
 };
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
@@ -96,15 +97,17 @@ impl Server {
         let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
         match admit(listener.config.policies(), &first, &mut self.asap, &clock) {
-            Admission::Accept { grant, place } => Verdict::Accepted(Admitted::directly(grant, place)),
-            Admission::Pending { work, grant, place } => Verdict::Parked { work, grant, place },
+            Admission::Accept(Accepted { grant, place }) => {
+                Verdict::Accepted(Admitted::directly(grant, place))
+            }
+            Admission::Ask(Question { work, grant, place }) => Verdict::Parked { work, grant, place },
             // In the place of a TIME-WAIT it would lose what it knows of that.
-            Admission::Fallback { reason: Reason::NotActive, .. }
+            Admission::Refuse(Refusal { reason: Reason::NotActive, .. })
                 if syn.above.is_none() && flows.env.shard.begins_round(segment.payload.len(), now) =>
             {
                 Verdict::GoesRound
             }
-            Admission::Fallback { reason, grant, tell, refused } => {
+            Admission::Refuse(Refusal { reason, grant, tell, refused }) => {
                 let told = self.tell(tell);
                 self.limited(flows, index, reason);
                 let refused = match refused {
