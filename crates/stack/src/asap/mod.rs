@@ -8,5 +8,6 @@ pub(crate) mod offer;
 pub(crate) mod relayed;
 mod reply;
 pub(crate) mod returned;
+mod stack;
 pub(crate) mod verifier;
 pub(crate) mod vouched;

@@ -7,8 +7,6 @@ pub(crate) mod lifecycle;
 mod shortage;
 pub(crate) mod socket;
 
-use crate::asap::certificates::Verifications;
-use crate::asap::relayed::RelayedFlight;
 use crate::client::Client;
 use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
@@ -24,7 +22,6 @@ use crate::stack::gauges::Gauges;
 use crate::stack::shortage::Shortage;
 use core::fmt;
 use core::net::IpAddr;
-use firstflight_credential::asap::Verified;
 use firstflight_credential::{CredentialStore, Entry, JobResult, Learnt, NetworkId};
 use firstflight_tcp::{CloseReason, Variables};
 use firstflight_wire::hint::unlikely;
@@ -251,14 +248,6 @@ impl Stack {
         })
     }
 
-    /// What the credential block said with which the first flight of an accepted connection came, and how many bytes of
-    /// data its signature covers; `None` if it came without, or the connection is gone.
-    #[must_use]
-    pub fn accepted_block(&self, id: ConnId) -> Option<(firstflight_credential::asap::AcceptedBlock, u32)> {
-        self.flows.table.slot(id).filter(|slot| slot.certificate)?;
-        self.server.accepted_block(id.index)
-    }
-
     /// The peer's address; `None` if the connection is gone.
     #[must_use]
     pub fn peer(&self, id: ConnId) -> Option<core::net::SocketAddr> {
@@ -319,20 +308,6 @@ impl Stack {
             self.flows.handle_carrier_timeout(now);
         }
         self.server.handle_timeout(&mut self.flows, now);
-        self.settle(now);
-    }
-
-    /// Takes the verdicts, in the order of [`Verifications::verify`]. Verdicts that come too late change nothing.
-    pub fn handle_verified(&mut self, done: Verifications, verdicts: &[Verified], now: Instant) {
-        self.server.handle_verified(&mut self.flows, done, verdicts, now);
-        self.settle(now);
-    }
-
-    /// Takes a first flight from a front that is known to be allowed to deliver it (`firstflight-dns`). It goes
-    /// through the listener's admission like one that comes from its client. The listener needs an
-    /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed).
-    pub fn handle_relayed(&mut self, now: Instant, flight: RelayedFlight<'_>) {
-        self.server.handle_relayed(&mut self.flows, now, flight);
         self.settle(now);
     }
 
@@ -398,14 +373,6 @@ impl Stack {
     /// The next thing that the other shards must know of a server ([`Config::shard`]).
     pub fn poll_learnt(&mut self) -> Option<Learnt> {
         self.client.poll_learnt()
-    }
-
-    /// What must be verified now, at most [`BATCH`](firstflight_credential::asap::BATCH) first flights. Call it at the
-    /// end of a burst of received packets, so that first flights that arrived together are verified together. Pass the
-    /// verdicts to [`Stack::handle_verified`]. The SYNs wait until then, but not longer than
-    /// [`crate::Limits::parked_for`].
-    pub fn poll_verifications(&mut self) -> Option<Verifications> {
-        self.server.poll_verifications()
     }
 
     /// The next verification to hand out.

@@ -1,6 +1,5 @@
 //! Commands: what applications do with listeners and connections.
 
-use crate::asap::lookup::ArmedSyn;
 use crate::asap::verifier::VerifierMessage;
 use crate::client::connect::ConnectError;
 use crate::config::{ConnectConfig, ListenConfig};
@@ -10,7 +9,6 @@ use crate::server::listeners::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
-use firstflight_credential::asap::{ReplyKey, TrustStore};
 use firstflight_credential::{FastOpenPolicy, KeyRing};
 use firstflight_tcp::{CloseReason, IoError, Stamp};
 use firstflight_wire::Instant;
@@ -62,15 +60,6 @@ impl Stack {
     /// listener.
     pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
         self.server.listeners.set_listener_config(id, tcp)
-    }
-
-    /// Replaces the verifiers that a listener trusts. Every certificate is verified anew from now on, and first
-    /// flights that are being verified are refused. If the change admits more than before, requests that were made
-    /// before it, or up to ten seconds after it, are refused (`docs/spec/asap.md` §7.10).
-    ///
-    /// False if there is no such listener, or one that takes no certificates.
-    pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
-        self.server.set_trust(&self.flows, id, trust, now)
     }
 
     // --- a verifier at the carrier's port ----------------------------------------------------------
@@ -126,81 +115,6 @@ impl Stack {
             self.take_news(id.index, now);
         }
         Ok((id, taken))
-    }
-
-    /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
-    /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
-    /// the SYN, so it must be short, and it may be executed twice.
-    ///
-    /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
-    /// either.
-    ///
-    /// # Errors
-    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
-    /// port, or a limit is reached.
-    pub fn arm(
-        &mut self,
-        port: u16,
-        data: &[u8],
-        config: &ConnectConfig,
-        now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
-        let armed = self.client.arm(&mut self.flows, port, data, config, now);
-        self.settle(now);
-        armed
-    }
-
-    /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
-    /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
-    /// sees the lookup can answer.
-    #[cfg(feature = "lab")]
-    pub fn lab_arm_on_ip(
-        &mut self,
-        port: u16,
-        data: &[u8],
-        config: &ConnectConfig,
-        now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
-        let armed = self.client.lab_arm_on_ip(&mut self.flows, port, data, config, now);
-        self.settle(now);
-        armed
-    }
-
-    /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.
-    /// False if the connection is not, or no longer, carried in a lookup.
-    pub fn expect_answer(&mut self, id: ConnId, key: ReplyKey) -> bool {
-        self.client.expect_answer(&mut self.flows, id, key)
-    }
-
-    /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
-    /// seen the lookup knows them. This is the thesis' own form, for its experiments. Use it only in a simulator or
-    /// in a network made for such experiments.
-    #[cfg(feature = "lab")]
-    pub fn lab_expect_unproved_answer(&mut self, id: ConnId) -> bool {
-        self.client.lab_expect_unproved_answer(&mut self.flows, id)
-    }
-
-    /// Sends the same SYN to `server`, because its address is now known, under the same request id, signed for this
-    /// path. A proved answer of another server is still accepted until this one answers. Does nothing if an answer
-    /// came before. If `server` refuses the SYN or cannot be reached, the connection waits for the other copy's
-    /// answer as before ([`Stack::direct_refused`]).
-    ///
-    /// # Errors
-    /// [`ConnectError::BadRemote`] for an address that cannot be connected to or is of another family;
-    /// [`ConnectError::LocalInUse`] if there is a connection with the same ports. The connection still waits for
-    /// the other copy's answer.
-    pub fn send_direct(&mut self, id: ConnId, server: IpAddr, now: Instant) -> Result<(), ConnectError> {
-        let sent = self.client.send_direct(&mut self.flows, id, server, now);
-        self.settle(now);
-        sent
-    }
-
-    /// Why the direct copy of `id` failed, while the connection waits for the answer to the other copy: a server
-    /// may have executed that copy.
-    #[must_use]
-    pub fn direct_refused(&self, id: ConnId) -> Option<CloseReason> {
-        self.client.direct_refused(&self.flows, id)
     }
 
     /// Sends a keep-alive to a peer that has no connection with us. It holds a mapping of the address translator in
