@@ -37,7 +37,7 @@ mod stack;
 pub use asap::certificates::Verifications;
 pub use asap::lookup::ArmedSyn;
 pub use asap::relayed::RelayedFlight;
-pub use asap::verifier::VerifierMessage;
+pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;
 pub use config::{
     CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy,

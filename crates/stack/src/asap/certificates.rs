@@ -2,7 +2,7 @@
 //! (`docs/spec/asap.md`).
 
 use crate::asap::relayed::dropped_relayed;
-use crate::asap::vouched::{DirectCopy, Vouched};
+use crate::asap::state::{DirectCopy, Vouched};
 use crate::event::JobId;
 use crate::flows::Flows;
 use crate::server::Server;
@@ -65,7 +65,7 @@ impl Server {
                 Verified::Good | Verified::BadRequest => u64::from(candidate.signatures()),
             })
             .sum::<u64>();
-        self.asap.learn(&done.candidates, verdicts, now);
+        self.asap.shard.learn(&done.candidates, verdicts, now);
         for ((id, candidate), verdict) in done.ids.into_iter().zip(done.candidates).zip(verdicts) {
             self.decide(flows, id, candidate, *verdict, now);
         }
@@ -87,7 +87,7 @@ impl Server {
             return dropped_relayed(flows);
         }
         let Some(policy) = listener.config.asap.as_ref() else { return };
-        let decided = policy.decide(&candidate, verified, &mut self.asap, &clock);
+        let decided = policy.decide(&candidate, verified, &mut self.asap.shard, &clock);
         let (result, refused) = match decided {
             Decision::Ask(job) => return self.parked.ask(id, candidate, job),
             Decision::Accept(()) => (JobResult::Accept, None),
@@ -114,14 +114,14 @@ impl Server {
         if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.certificate = true;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());
-            self.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
+            self.asap.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
         }
     }
 
     /// What the block of a child's first flight said, and how many bytes of data it signed, if it had one that was
     /// accepted.
     pub(crate) fn accepted_block(&self, child: u32) -> Option<(AcceptedBlock, u32)> {
-        self.certified.get(&child).map(|vouched| (vouched.block, vouched.signed_len))
+        self.asap.certified.get(&child).map(|vouched| (vouched.block, vouched.signed_len))
     }
 
     /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
@@ -129,7 +129,7 @@ impl Server {
     /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
     /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
     pub(crate) fn contacted(&mut self, flows: &mut Flows, child: u32, segment: &Segment<'_>) {
-        let Some(vouched) = self.certified.get_mut(&child) else { return };
+        let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
         let Some(direct) = vouched.direct else { return };
         if let Some(Ok(block)) = block
@@ -149,28 +149,28 @@ impl Server {
         if matches!(reason, Some(CloseReason::Reset | CloseReason::Unreachable)) {
             self.disowned(flows, child, now);
         }
-        self.certified.remove(&child);
+        self.asap.certified.remove(&child);
     }
 
     /// The ACK of a child whose first flight came with a certificate proves its client's address.
     pub(crate) fn proved(&mut self, flows: &mut Flows, child: u32, now: Instant) {
-        let Some(vouched) = self.certified.get_mut(&child) else { return };
+        let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         // Nothing is left to be raised.
         (vouched.proved, vouched.direct) = (true, None);
         if let Some(slot) = flows.table.slots.get_mut(child) {
             let address = slot.key.remote_ip();
-            self.asap.acknowledged(address, now);
+            self.asap.shard.acknowledged(address, now);
         }
     }
 
     /// A router or host reports that the client of a child, whose address was not proved, cannot be reached. The
     /// certificate then no longer vouches for its client. The caller decides whether the child continues.
     pub(crate) fn disowned(&mut self, flows: &mut Flows, child: u32, now: Instant) {
-        let vouched = self.certified.get(&child).filter(|vouched| !vouched.proved);
+        let vouched = self.asap.certified.get(&child).filter(|vouched| !vouched.proved);
         let Some(&Vouched { block, ends, .. }) = vouched else { return };
         let Some(slot) = flows.table.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
         let lasts = ends.saturating_mul(1000).saturating_sub(flows.env.clock_at(now).unix_ms);
-        self.asap.bar(block.client_key, Duration::from_millis(lasts), address, now);
+        self.asap.shard.bar(block.client_key, Duration::from_millis(lasts), address, now);
     }
 }

@@ -58,7 +58,7 @@ impl Server {
             return false;
         };
         policy.set_trust(trust, &clock);
-        self.asap.trust_changed();
+        self.asap.shard.trust_changed();
         true
     }
 }

@@ -5,7 +5,7 @@
 //! SYN-ACK, SYN cookie or RST to its alleged client. A dropped one is not used up, because the client also sends
 //! the same request directly.
 
-use crate::asap::returned::Returned;
+use crate::asap::state::Returned;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
@@ -72,7 +72,7 @@ impl Server {
         }
         let clock = flows.env.clock_at(now);
         let listener = self.listeners.at(index)?;
-        let admission = admit(listener.config.policies(), &first, &mut self.asap, &clock);
+        let admission = admit(listener.config.policies(), &first, &mut self.asap.shard, &clock);
         let Admission::Ask(Question { work: work @ Work::Verify(_), place, .. }) = admission else {
             return None;
         };

@@ -1,11 +1,10 @@
 //! Messages to a verifier that shares the carrier's UDP port (`docs/spec/asap.md` §5.9). The stack only tells them from the
 //! carrier's datagrams, and keeps them until they are taken.
 
+use crate::Stack;
+use crate::asap::state::VerifierMessage;
 use crate::event::Drop;
 use crate::flow::FlowKey;
-use crate::flows::Flows;
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_wire::asap::message::is_for_verifier;
 use firstflight_wire::udp::Datagram;
@@ -13,59 +12,54 @@ use firstflight_wire::udp::Datagram;
 /// Messages that wait to be taken. Further ones are dropped.
 const WAITING: usize = 64;
 
-/// A message to the verifier.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifierMessage {
-    /// The client's address and port.
-    pub client: SocketAddr,
-    /// Our address that it came to. The answer leaves from there.
-    pub local: IpAddr,
-    /// The message.
-    pub bytes: Box<[u8]>,
-}
-
-/// The messages that wait.
-#[derive(Debug, Default)]
-pub(crate) struct VerifierMessages(VecDeque<VerifierMessage>);
-
-impl VerifierMessages {
-    pub(crate) fn poll(&mut self) -> Option<VerifierMessage> {
-        self.0.pop_front()
+impl Stack {
+    /// From now on messages to a verifier that come to the carrier's UDP port are kept for
+    /// [`poll_verifier_message`](Self::poll_verifier_message). At most 64 wait. False without a carrier.
+    pub fn keep_verifier_messages(&mut self) -> bool {
+        let carried = self.flows.carrier.is_some();
+        if carried {
+            self.server.asap.messages.get_or_insert_default();
+        }
+        carried
     }
-}
 
-impl Flows {
-    /// Handles a UDP datagram that is not the carrier's.
+    /// The next message to the verifier.
+    pub fn poll_verifier_message(&mut self) -> Option<VerifierMessage> {
+        self.server.asap.messages.as_mut()?.pop_front()
+    }
+
+    /// Sends the verifier's answer to `client`, from this address of ours and the carrier's port.
+    pub fn send_verifier_answer(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
+        let Some(port) = self.flows.carrier.as_ref().map(|carrier| carrier.port) else { return };
+        let key = FlowKey::of(local, 0, client.ip(), 0).carried(port, client.port());
+        self.flows.env.outbox.datagram(&key, answer, &mut self.flows.env.journal);
+    }
+
+    /// Handles a UDP datagram that is not the carrier's, whose port is `port`.
     #[cold]
-    pub(crate) fn handle_not_carried(&mut self, src: IpAddr, dst: IpAddr, datagram: &Datagram<'_>) {
-        let Some(carrier) = &self.carrier else { return };
-        let port = carrier.port;
-        let for_verifier =
-            carrier.verifier.is_some() && datagram.dst_port == port && is_for_verifier(datagram.payload);
-        if !for_verifier {
-            if self.env.concerns_us(src, dst) {
-                self.env.journal.drop_packet(Drop::NotCarried);
+    pub(crate) fn handle_not_carried(
+        &mut self,
+        src: IpAddr,
+        dst: IpAddr,
+        port: u16,
+        datagram: &Datagram<'_>,
+    ) {
+        let env = &mut self.flows.env;
+        let for_verifier = datagram.dst_port == port && is_for_verifier(datagram.payload);
+        let Some(waiting) = self.server.asap.messages.as_mut().filter(|_| for_verifier) else {
+            if env.concerns_us(src, dst) {
+                env.journal.drop_packet(Drop::NotCarried);
             }
             return;
-        }
-        let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
-        if !self.env.comes_from_another(&key) {
-            return;
-        }
-        let Some(waiting) = self.carrier.as_mut().and_then(|carrier| carrier.verifier.as_mut()) else {
-            return;
         };
-        if waiting.0.len() >= WAITING {
-            return self.env.journal.drop_packet(Drop::VerifierQueueFull);
+        let key = FlowKey::of(dst, 0, src, 0).carried(port, datagram.src_port);
+        if !env.comes_from_another(&key) {
+            return;
+        }
+        if waiting.len() >= WAITING {
+            return env.journal.drop_packet(Drop::VerifierQueueFull);
         }
         let client = SocketAddr::new(src, datagram.src_port);
-        waiting.0.push_back(VerifierMessage { client, local: dst, bytes: datagram.payload.into() });
-    }
-
-    /// Sends the verifier's answer to `client`, from this address of ours.
-    pub(crate) fn answer_as_verifier(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
-        let Some(port) = self.carrier.as_ref().map(|carrier| carrier.port) else { return };
-        let key = FlowKey::of(local, 0, client.ip(), 0).carried(port, client.port());
-        self.env.outbox.datagram(&key, answer, &mut self.env.journal);
+        waiting.push_back(VerifierMessage { client, local: dst, bytes: datagram.payload.into() });
     }
 }

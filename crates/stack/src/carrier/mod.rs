@@ -13,7 +13,6 @@ pub(crate) mod pair;
 mod paths;
 mod rebinding;
 
-use crate::asap::verifier::VerifierMessages;
 use crate::carrier::pair::PairId;
 use crate::carrier::paths::Paths;
 use crate::config::CarrierConfig;
@@ -45,8 +44,6 @@ pub(crate) struct Carrier {
     keep_alive_for: Option<Duration>,
     /// Connections whose client's UDP port may change.
     pub paths: Paths,
-    /// Messages to the verifier, if one shares the port.
-    pub verifier: Option<VerifierMessages>,
     pairs: Slab<Pair>,
     table: FlowTable,
     wheel: TimerWheel,
@@ -143,7 +140,6 @@ impl Carrier {
                 .map(|every| KeepAlive { first: config.first_keep_alive.max(SHORTEST), every }),
             keep_alive_for: config.keep_alive_for,
             paths: Paths::new(time_waits),
-            verifier: None,
             pairs: Slab::default(),
             table: FlowTable::default(),
             wheel: TimerWheel::new(now),

@@ -96,7 +96,7 @@ impl Server {
         first.claim = flows.env.shard.claim(now);
         let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return Verdict::Dropped(Drop::NoConnection) };
-        match admit(listener.config.policies(), &first, &mut self.asap, &clock) {
+        match admit(listener.config.policies(), &first, &mut self.asap.shard, &clock) {
             Admission::Accept(Accepted { grant, place }) => {
                 Verdict::Accepted(Admitted::directly(grant, place))
             }

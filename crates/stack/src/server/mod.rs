@@ -12,7 +12,7 @@ pub(crate) mod syn;
 pub(crate) mod syn_cookies;
 pub(crate) mod waiting;
 
-use crate::asap::vouched::Vouched;
+use crate::asap::state::ServerState;
 use crate::config::Limits;
 use crate::event::{Job, JobId, ListenerId};
 use crate::flow::FlowKey;
@@ -27,7 +27,7 @@ use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_credential::asap::{AsapShard, Refused, reason};
+use firstflight_credential::asap::{Refused, reason};
 use firstflight_credential::{JobResult, Place, Reason, Serial};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::asap::Status;
@@ -43,10 +43,8 @@ pub(crate) struct Server {
     pub parked: ParkingLot,
     pub cookies: SynCookies,
     challenged: Challenged,
-    /// What is known of certificates and of the clients that show them.
-    pub asap: AsapShard,
-    /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
-    pub certified: BTreeMap<u32, Vouched>,
+    /// First flights with certificates.
+    pub asap: ServerState,
     /// Places of first flights that a RST ended after the application had them, and until when the places stay
     /// taken.
     quarantine: VecDeque<(Instant, Place)>,
@@ -63,8 +61,7 @@ impl Server {
             parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
             cookies: SynCookies::new(cookies),
             challenged: Challenged::default(),
-            asap: AsapShard::new(limits.asap),
-            certified: BTreeMap::new(),
+            asap: ServerState::new(limits.asap),
             quarantine: VecDeque::new(),
             grants: BTreeMap::new(),
             clients: Clients::new(limits.connections_per_client),
@@ -127,7 +124,7 @@ impl Server {
         let Some(parked) = self.parked.take(id) else { return };
         if result == JobResult::Accept
             && let Some(candidate) = &parked.candidate
-            && let Err(refused) = candidate.stands(&self.asap, &flows.env.clock_at(now))
+            && let Err(refused) = candidate.stands(&self.asap.shard, &flows.env.clock_at(now))
         {
             let result = JobResult::Refuse(reason(refused.status));
             self.resume_with(flows, parked, result, Some(refused), now);

@@ -1,6 +1,6 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
-use crate::asap::returned::Returned;
+use crate::asap::state::Returned;
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;

@@ -1,6 +1,6 @@
 //! SYNs for listeners, and how the admission reads them.
 
-use crate::asap::returned::Returned;
+use crate::asap::state::Returned;
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -404,7 +404,7 @@ impl Stack {
             if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
         let Ok(datagram) = datagram else { return self.flows.env.journal.drop_packet(Drop::BadUdp) };
         let carried = Carried::parse(datagram.payload).ok().filter(|_| datagram.dst_port == port);
-        let Some(carried) = carried else { return self.flows.handle_not_carried(src, dst, &datagram) };
+        let Some(carried) = carried else { return self.handle_not_carried(src, dst, port, &datagram) };
         match carried {
             Carried::Segment(bytes) => {
                 let Ok(mut segment) = Segment::parse(bytes) else {

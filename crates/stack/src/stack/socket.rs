@@ -1,6 +1,5 @@
 //! Commands: what applications do with listeners and connections.
 
-use crate::asap::verifier::VerifierMessage;
 use crate::client::connect::ConnectError;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
@@ -8,7 +7,7 @@ use crate::flows::slot::{Owner, Slot};
 use crate::server::listeners::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use firstflight_credential::{FastOpenPolicy, KeyRing};
 use firstflight_tcp::{CloseReason, IoError, Stamp};
 use firstflight_wire::Instant;
@@ -60,26 +59,6 @@ impl Stack {
     /// listener.
     pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
         self.server.listeners.set_listener_config(id, tcp)
-    }
-
-    // --- a verifier at the carrier's port ----------------------------------------------------------
-
-    /// From now on messages to a verifier that come to the carrier's UDP port are kept for
-    /// [`poll_verifier_message`](Self::poll_verifier_message). At most 64 wait. False without a carrier.
-    pub fn keep_verifier_messages(&mut self) -> bool {
-        let Some(carrier) = &mut self.flows.carrier else { return false };
-        carrier.verifier.get_or_insert_default();
-        true
-    }
-
-    /// The next message to the verifier.
-    pub fn poll_verifier_message(&mut self) -> Option<VerifierMessage> {
-        self.flows.carrier.as_mut()?.verifier.as_mut()?.poll()
-    }
-
-    /// Sends the verifier's answer to `client`, from this address of ours and the carrier's port.
-    pub fn send_verifier_answer(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
-        self.flows.answer_as_verifier(local, client, answer);
     }
 
     // --- listeners' queues -------------------------------------------------------------------------

@@ -1,0 +1,73 @@
+//! What the stack keeps of certificates: while a SYN waits, and while a connection lives.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::net::{IpAddr, SocketAddr};
+use firstflight_credential::asap::{AcceptedBlock, AsapShard, BudgetConfig, ReplyKey};
+use firstflight_wire::SeqNum;
+use firstflight_wire::asap::{Hint, Status};
+
+/// What the server's side keeps.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    /// What is known of certificates and of the clients that show them.
+    pub shard: AsapShard,
+    /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
+    pub certified: BTreeMap<u32, Vouched>,
+    /// Messages to the verifier, if one shares the carrier's port.
+    pub messages: Option<VecDeque<VerifierMessage>>,
+}
+
+impl ServerState {
+    pub(crate) fn new(config: BudgetConfig) -> Self {
+        Self { shard: AsapShard::new(config), certified: BTreeMap::new(), messages: None }
+    }
+}
+
+/// What the answer to a first flight that a front delivered needs.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    pub key: ReplyKey,
+    /// The server's address and UDP port as the client sees them.
+    pub seen_as: SocketAddr,
+}
+
+impl Returned {
+    /// The proof that the SYN-ACK with this sequence number, of a server that the client never contacted, is an answer.
+    pub(crate) fn proof(&self, isn: SeqNum) -> Hint {
+        Hint::Proof(self.key.proof(self.seen_as, isn, Status::Accepted))
+    }
+}
+
+/// The client whose certificate came with an accepted first flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vouched {
+    pub block: AcceptedBlock,
+    /// How many bytes of data the block signs.
+    pub signed_len: u32,
+    /// When the certificate ends, Unix seconds.
+    pub ends: u64,
+    /// Set if a front delivered the first flight: what the client's own copy permits.
+    pub direct: Option<DirectCopy>,
+    /// The client's ACK proved its address: the certificate vouches for nothing any more.
+    pub proved: bool,
+}
+
+/// What the client's own copy of a relayed first flight permits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirectCopy {
+    pub request_id: [u8; 8],
+    /// Additional bytes that may be sent before the client's ACK.
+    pub more: u32,
+}
+
+/// A message to the verifier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifierMessage {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// Our address that it came to. The answer leaves from there.
+    pub local: IpAddr,
+    /// The message.
+    pub bytes: Box<[u8]>,
+}
