@@ -2,7 +2,6 @@
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use firstflight_wire::asap::Carrier;
 use firstflight_wire::{carrier, udp};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
@@ -168,13 +167,6 @@ impl FlowKey {
     #[must_use]
     pub(crate) fn ip_header_len(&self) -> usize {
         if self.local[0] == V4 { 20 } else { 40 }
-    }
-
-    /// How its segments travel.
-    #[inline]
-    #[must_use]
-    pub(crate) fn carrier(&self) -> Carrier {
-        if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
     }
 
     /// Length of the headers in front of its segments: IP's, and in UDP also UDP's and the carrier's.

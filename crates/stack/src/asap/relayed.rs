@@ -11,7 +11,7 @@ use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::follower::copy_of;
 use crate::server::listeners::Room;
-use crate::server::syn::first_flight;
+use crate::server::syn::Syn;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
 use firstflight_credential::{Admission, Question, Work, admit};
@@ -65,7 +65,9 @@ impl Server {
         if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
             return None;
         }
-        let mut first = first_flight(&key, &segment, None);
+        let hash = flows.table.hasher.hash(&key);
+        let syn = Syn { listener: index, key, hash, segment: &segment, above: None, now };
+        let mut first = syn.first_flight(None);
         first.relayed = true;
         if !first.offered.has_block() {
             return None;

@@ -1,14 +1,35 @@
 //! What a SYN-ACK replies to the credentials of the SYN, and what the stack keeps of them.
 
+use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::syn::{Syn, offered};
+use crate::server::syn::Syn;
+use core::hint::cold_path;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{Grant, Offered};
 use firstflight_tcp::ChildPlan;
-use firstflight_wire::asap::{Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{Carrier, Hint, Offer, Reply, Status};
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{FastOpen, OptionBytes, Segment};
+
+impl FlowKey {
+    /// How its segments travel.
+    #[inline]
+    #[must_use]
+    pub(crate) fn carrier(&self) -> Carrier {
+        if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
+    }
+}
+
+impl Syn<'_> {
+    /// Its option.
+    #[inline]
+    pub(crate) fn offered(&self) -> Offered {
+        let Some(option) = self.segment.options.asap() else { return Offered::Nothing };
+        cold_path();
+        Offered::read(Some(option), self.key.carrier())
+    }
+}
 
 impl Server {
     /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
@@ -32,7 +53,7 @@ impl Server {
     }
 
     fn reply_to_offer(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
-        let offered = offered(&syn.key, syn.segment);
+        let offered = syn.offered();
         if let Some(refused) = refused {
             let long = matches!(offered, Offered::Offer(offer, _) if offer.long_reply());
             // A granted cookie has priority over a hint.

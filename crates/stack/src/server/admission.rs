@@ -7,8 +7,8 @@ use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::listeners::Room;
-use crate::server::parked::Parked;
-use crate::server::syn::{Admitted, Syn, first_flight, is_first_syn};
+use crate::server::parking_lot::Parked;
+use crate::server::syn::{Admitted, Syn, is_first_syn};
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, Refused};
 use firstflight_credential::{
@@ -91,7 +91,7 @@ impl Server {
             }
         }
         let fast_open = segment.options.fast_open();
-        let mut first = first_flight(&key, segment, fast_open.as_ref());
+        let mut first = syn.first_flight(fast_open.as_ref());
         first.syn_cookie_pressure = room.tail;
         first.claim = flows.env.shard.claim(now);
         let clock = flows.env.clock_at(now);
@@ -170,7 +170,7 @@ impl Server {
         let clock = flows.env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
-        let first = first_flight(&syn.key, syn.segment, fast_open.as_ref());
+        let first = syn.first_flight(fast_open.as_ref());
         let told = match spoil(listener.config.policies(), &first, &clock, checked) {
             Ok(job) => self.tell(job),
             Err(Unreported) => false,
@@ -186,7 +186,7 @@ impl Server {
         let clock = flows.env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let own = listener.config.asap.as_ref();
-        let first = first_flight(&syn.key, syn.segment, None);
+        let first = syn.first_flight(None);
         let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
         let policies = self.listeners.policies(syn.key.local_port()).filter(more);
         let jobs: Vec<_> = policies

@@ -7,7 +7,7 @@ use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Owner};
 use crate::server::Server;
 use crate::server::listeners::Room;
-use crate::server::syn::{Admitted, Syn, offered};
+use crate::server::syn::{Admitted, Syn};
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
 use firstflight_credential::asap::{BeforeAck, Refused};
@@ -118,7 +118,7 @@ impl Server {
         };
         let reply = match &candidate {
             Some(candidate) => {
-                if let Offered::Offer(Offer::Block { len, .. }, _) = offered(&syn.key, segment) {
+                if let Offered::Offer(Offer::Block { len, .. }, _) = syn.offered() {
                     plan.skip = u32::from(len);
                 }
                 plan.retries = if relayed.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };

@@ -4,9 +4,8 @@ use crate::asap::state::Returned;
 use crate::flow::FlowKey;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hint::cold_path;
 use firstflight_credential::asap::Candidate;
-use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Offered, Place, Presented};
+use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Place, Presented};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -21,6 +20,24 @@ pub(crate) struct Syn<'a> {
     /// It takes the place of a TIME-WAIT: our ISN must be above this.
     pub above: Option<SeqNum>,
     pub now: Instant,
+}
+
+impl<'a> Syn<'a> {
+    /// In the form in which `admit` takes it. `fast_open` is its Fast Open option.
+    #[inline]
+    pub(crate) fn first_flight(&self, fast_open: Option<&'a FastOpen>) -> FirstFlight<'a> {
+        FirstFlight {
+            flow: Flow { client: self.key.remote_ip(), server: self.key.local_ip() },
+            ports: (self.segment.src_port, self.segment.dst_port),
+            isn: self.segment.seq,
+            presented: fast_open.map_or(Presented::None, Presented::FastOpen),
+            claim: Claim::None,
+            offered: self.offered(),
+            payload: self.segment.payload,
+            relayed: false,
+            syn_cookie_pressure: false,
+        }
+    }
 }
 
 /// What belongs to an admitted first flight.
@@ -46,32 +63,4 @@ impl Admitted {
 pub(crate) fn is_first_syn(segment: &Segment<'_>) -> bool {
     let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
     segment.flags.contains(Flags::SYN) && !segment.flags.intersects(others)
-}
-
-/// The ASAP option of a SYN.
-#[inline]
-pub(crate) fn offered(key: &FlowKey, segment: &Segment<'_>) -> Offered {
-    let Some(option) = segment.options.asap() else { return Offered::Nothing };
-    cold_path();
-    Offered::read(Some(option), key.carrier())
-}
-
-/// A SYN in the form in which `admit` takes it.
-#[inline]
-pub(crate) fn first_flight<'a>(
-    key: &FlowKey,
-    segment: &'a Segment<'_>,
-    fast_open: Option<&'a FastOpen>,
-) -> FirstFlight<'a> {
-    FirstFlight {
-        flow: Flow { client: key.remote_ip(), server: key.local_ip() },
-        ports: (segment.src_port, segment.dst_port),
-        isn: segment.seq,
-        presented: fast_open.map_or(Presented::None, Presented::FastOpen),
-        claim: Claim::None,
-        offered: offered(key, segment),
-        payload: segment.payload,
-        relayed: false,
-        syn_cookie_pressure: false,
-    }
 }

@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::server::admission::admit_parked;
 use crate::server::follower::copy_of;
 use crate::server::listeners::Room;
-use crate::server::parked::Parked;
+use crate::server::parking_lot::Parked;
 use crate::server::syn::Syn;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{Grant, JobRequest, JobResult, Place, Reason, Work};
