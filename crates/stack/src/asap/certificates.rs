@@ -1,22 +1,38 @@
 //! First flights with a certificate, on the server: from the parked SYN through the signatures to the child
 //! (`docs/spec/asap.md`).
 
-use crate::asap::relayed::dropped_relayed;
-use crate::asap::state::{DirectCopy, Vouched};
+use crate::asap::state::{Certificate, DirectCopy, Vouched};
 use crate::event::JobId;
 use crate::flows::Flows;
 use crate::server::Server;
+use crate::server::admission::Handshake;
+use crate::server::children::Budget;
 use crate::server::listeners::Room;
+use crate::server::syn::Syn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::{self, AcceptedBlock, BATCH, Candidate, Verified};
-use firstflight_credential::{Decision, JobResult};
-use firstflight_tcp::CloseReason;
+use firstflight_credential::asap::{self, AcceptedBlock, BATCH, BeforeAck, Candidate, Verified};
+use firstflight_credential::{Decision, Offered};
+use firstflight_tcp::{ChildPlan, CloseReason};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Block};
-use firstflight_wire::tcp::Segment;
+use firstflight_wire::asap::{BLOCK_LEN, Block, Hint, Offer, Reply, Status};
+use firstflight_wire::tcp::{OptionBytes, Segment};
 use rand_core::CryptoRng;
+
+/// Retransmissions of a SYN-ACK before the client's ACK, if a certificate vouches for the client.
+const CERTIFIED_RETRIES: u8 = 2;
+
+/// Like [`CERTIFIED_RETRIES`], if nothing came from the client's address.
+const RELAYED_RETRIES: u8 = 1;
+
+/// How many times the bytes received may be sent; `None` if the congestion window alone limits them.
+fn times(before_ack: BeforeAck) -> Option<u32> {
+    match before_ack {
+        BeforeAck::Times(times) => Some(times),
+        BeforeAck::InitialWindow => None,
+    }
+}
 
 /// First flights whose signatures are verified together.
 #[derive(Debug)]
@@ -80,37 +96,73 @@ impl Server {
         now: Instant,
     ) {
         let clock = flows.env.clock_at(now);
-        let listener = self.parked.listener(id).and_then(|id| self.listeners.get(id));
+        let listener = self.parked.get(id).and_then(|parked| self.listeners.get(parked.listener));
         let Some(listener) = listener else { return };
         if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
             drop(self.parked.take(id));
-            return dropped_relayed(flows);
+            flows.env.journal.counters.relayed_dropped += 1;
+            return;
         }
         let Some(policy) = listener.config.asap.as_ref() else { return };
         let decided = policy.decide(&candidate, verified, &mut self.asap.shard, &clock);
-        let (result, refused) = match decided {
-            Decision::Ask(job) => return self.parked.ask(id, candidate, job),
-            Decision::Accept(()) => (JobResult::Accept, None),
-            Decision::Refuse(refused) => (JobResult::Refuse(refused.reason), Some(refused)),
-        };
-        if let Some(mut parked) = self.parked.take(id) {
-            let refused = match refused {
-                // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
-                Some(refused) if !refused.is_forged() && !self.spoil_parked(flows, &parked, true, now) => {
-                    Some(refused.unreported())
-                }
-                refused => refused,
-            };
-            parked.candidate = Some(candidate);
-            self.resume_with(flows, parked, result, refused, now);
+        if let Decision::Ask(job) = decided {
+            return self.parked.ask(id, candidate, job);
         }
+        let Some(mut parked) = self.parked.take(id) else { return };
+        let decision = match decided {
+            Decision::Refuse(mut refused) => {
+                // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
+                let (reason, grant) = (refused.reason, parked.grant);
+                if !refused.is_forged() && !self.spoil_parked(flows, &parked, true, now) {
+                    refused = refused.unreported();
+                }
+                Decision::Refuse(Handshake { reason, grant, refused: Some(refused), repeat: false })
+            }
+            Decision::Accept(()) | Decision::Ask(_) => Decision::Accept(()),
+        };
+        if let Some(block) = &mut parked.block {
+            block.candidate = Some(candidate);
+        }
+        self.resume_with(flows, parked, decision, now);
     }
 
-    /// Notes that the first flight of a new child came with a certificate. `more` bytes more may be sent before the
-    /// client's ACK once a copy of the first flight has come from the client.
-    pub(crate) fn certified(&mut self, flows: &mut Flows, child: u32, candidate: &Candidate, more: u32) {
+    /// Plans the child of a first flight with a certificate.
+    pub(crate) fn plan_certified(
+        &self,
+        flows: &Flows,
+        syn: &Syn<'_>,
+        certificate: &Certificate,
+        budget: &Budget,
+        plan: &mut ChildPlan,
+    ) {
+        let Certificate { candidate, returned } = certificate;
+        plan.pre_ack_budget = budget.bytes(times(candidate.before_ack()));
+        if let Offered::Offer(Offer::Block { len, .. }, _) = syn.offered() {
+            plan.skip = u32::from(len);
+        }
+        plan.retries = if returned.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
+        let hint = returned.as_ref().map_or(Hint::None, |returned| {
+            returned.proof(flows.env.endpoints(&syn.key, syn.above, syn.now).isn)
+        });
+        plan.options = OptionBytes::from(Reply { status: Status::Accepted, tag: candidate.tag(), hint });
+    }
+
+    /// Notes that the first flight of a new child came with a certificate. It may send `given` bytes before the client's
+    /// ACK, and perhaps more once a copy of the first flight has come from the client.
+    pub(crate) fn certified(
+        &mut self,
+        flows: &mut Flows,
+        child: u32,
+        certificate: &Certificate,
+        budget: &Budget,
+        given: u32,
+    ) {
+        let candidate = &certificate.candidate;
         let (_, ends) = candidate.client();
-        let direct = candidate.direct_copy().map(|(request_id, _)| DirectCopy { request_id, more });
+        let direct = candidate.direct_copy().map(|(request_id, before_ack)| {
+            let more = budget.bytes(times(before_ack)).saturating_sub(given);
+            DirectCopy { request_id, more }
+        });
         if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.certificate = true;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());

@@ -6,8 +6,11 @@ use crate::event::ListenerId;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::listeners::Listeners;
+use crate::server::syn::Syn;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, TrustStore};
+use firstflight_credential::{Policies, spoil};
 use firstflight_wire::Instant;
 
 impl Listeners {
@@ -60,5 +63,25 @@ impl Server {
         policy.set_trust(trust, &clock);
         self.asap.shard.trust_changed();
         true
+    }
+
+    /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
+    /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
+    #[cold]
+    pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> bool {
+        let clock = flows.env.clock_at(syn.now);
+        let Some(listener) = self.listeners.at(syn.listener) else { return true };
+        let own = listener.config.asap.as_ref();
+        let first = syn.first_flight(None);
+        let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
+        let policies = self.listeners.policies(syn.key.local_port()).filter(more);
+        let jobs: Vec<_> = policies
+            .map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock, false))
+            .collect();
+        let mut told = true;
+        for job in jobs {
+            told &= job.is_ok_and(|job| self.tell(job));
+        }
+        told
     }
 }

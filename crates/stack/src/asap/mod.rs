@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 mod listeners;
 pub(crate) mod lookup;
 pub(crate) mod offer;
+mod parking;
 pub(crate) mod relayed;
 mod reply;
 mod stack;

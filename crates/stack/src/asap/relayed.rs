@@ -9,12 +9,11 @@ use crate::asap::state::Returned;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::follower::copy_of;
 use crate::server::listeners::Room;
 use crate::server::syn::Syn;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
-use firstflight_credential::{Admission, Question, Work, admit};
+use firstflight_credential::{Decision, Work, admit};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, Segment};
 
@@ -39,7 +38,7 @@ impl Server {
     pub(crate) fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
         flows.env.journal.counters.relayed += 1;
         if self.park_relayed(flows, now, flight).is_none() {
-            dropped_relayed(flows);
+            flows.env.journal.counters.relayed_dropped += 1;
         }
     }
 
@@ -74,20 +73,17 @@ impl Server {
         }
         let clock = flows.env.clock_at(now);
         let listener = self.listeners.at(index)?;
-        let admission = admit(listener.config.policies(), &first, &mut self.asap.shard, &clock);
-        let Admission::Ask(Question { work: work @ Work::Verify(_), place, .. }) = admission else {
+        let Decision::Ask(question) = admit(listener.config.policies(), &first, &mut self.asap.shard, &clock)
+        else {
             return None;
         };
-        let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
-        let id = self.listeners.id(index);
-        let job = self.parked.park(key, segment.seq, None, bytes, id, None, place, work, now);
+        if !matches!(question.work, Work::Verify(_)) {
+            return None;
+        }
+        let bytes = self.parked.room_for(&segment)?;
+        let job = self.parked.park(&syn, bytes, self.listeners.id(index), question);
         let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
         self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
         Some(())
     }
-}
-
-/// Counts a relayed first flight that is dropped.
-pub(crate) fn dropped_relayed(flows: &mut Flows) {
-    flows.env.journal.counters.relayed_dropped += 1;
 }

@@ -1,9 +1,11 @@
 //! What the stack keeps of certificates: while a SYN waits, and while a connection lives.
 
+use crate::event::JobId;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::{IpAddr, SocketAddr};
-use firstflight_credential::asap::{AcceptedBlock, AsapShard, BudgetConfig, ReplyKey};
+use firstflight_credential::Work;
+use firstflight_credential::asap::{AcceptedBlock, AsapShard, BudgetConfig, Candidate, ReplyKey};
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{Hint, Status};
 
@@ -22,6 +24,40 @@ impl ServerState {
     pub(crate) fn new(config: BudgetConfig) -> Self {
         Self { shard: AsapShard::new(config), certified: BTreeMap::new(), messages: None }
     }
+}
+
+/// A credential block whose SYN waits.
+#[derive(Debug)]
+pub(crate) struct ParkedBlock {
+    /// The tag that the reply repeats.
+    pub tag: [u8; 2],
+    /// Set once its signatures are right.
+    pub candidate: Option<Box<Candidate>>,
+    /// Set if a front delivered it.
+    pub returned: Option<Returned>,
+}
+
+impl ParkedBlock {
+    /// The block, if this work is about one.
+    pub(crate) fn of(work: &Work) -> Option<Self> {
+        match work {
+            Work::Verify(candidate) => Some(Self { tag: candidate.tag(), candidate: None, returned: None }),
+            _ => None,
+        }
+    }
+
+    /// The certificate, if its signatures are right.
+    pub(crate) fn certificate(self) -> Option<Box<Certificate>> {
+        let Self { candidate, returned, .. } = self;
+        candidate.map(|candidate| Box::new(Certificate { candidate, returned }))
+    }
+}
+
+/// The certificate of an admitted first flight.
+pub(crate) struct Certificate {
+    pub candidate: Box<Candidate>,
+    /// Set if a front delivered it.
+    pub returned: Option<Returned>,
 }
 
 /// What the answer to a first flight that a front delivered needs.
@@ -60,6 +96,10 @@ pub(crate) struct DirectCopy {
     /// Additional bytes that may be sent before the client's ACK.
     pub more: u32,
 }
+
+/// Signatures to verify, oldest first. Some may belong to SYNs that no longer wait.
+#[derive(Debug, Default)]
+pub(crate) struct VerificationQueue(pub VecDeque<(JobId, Box<Candidate>)>);
 
 /// A message to the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub enum ConnectError {
     NeedsCarrier,
     /// The local port belongs to another shard ([`crate::Config::shard`]).
     OtherShard,
-    /// A first flight that travels in a lookup needs a certificate ([`ConnectConfig::asap`]).
+    /// A first flight that travels in a lookup needs a certificate to show.
     NoCertificate,
 }
 

@@ -8,9 +8,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
-use firstflight_credential::asap::Identity;
 use firstflight_credential::store::StoredCookie;
-use firstflight_credential::{NetworkId, Outcome, Place, Reason};
+use firstflight_credential::{Identity, NetworkId, Outcome, Place, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
 use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -50,7 +49,7 @@ pub(crate) struct Asked {
     pub cookie: Option<StoredCookie>,
     /// Age of that cookie.
     pub cookie_age: Option<Duration>,
-    /// ASAP's option that was sent.
+    /// The offer of a certificate that was sent.
     pub offer: Option<SentOffer>,
     /// The address that the certificate of that offer was issued for.
     pub certified_for: Option<IpAddr>,

@@ -6,24 +6,17 @@ use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Owner};
 use crate::server::Server;
+use crate::server::admission::{Admitted, Handshake};
 use crate::server::listeners::Room;
-use crate::server::syn::{Admitted, Syn};
+use crate::server::syn::Syn;
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
-use firstflight_credential::asap::{BeforeAck, Refused};
-use firstflight_credential::{Grant, Offered, Outcome, Place, Reason};
+use firstflight_credential::{Grant, Outcome, Place, Reason};
 use firstflight_tcp::ChildPlan;
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{Hint, Offer, Reply, Status};
 use firstflight_wire::carrier::FOLLOWER_BYTES;
 use firstflight_wire::hint::unlikely;
-use firstflight_wire::tcp::{Options, Segment};
-
-/// Retransmissions of a SYN-ACK before the client's ACK, if a certificate vouches for the client.
-const CERTIFIED_RETRIES: u8 = 2;
-
-/// Like [`CERTIFIED_RETRIES`], if nothing came from the client's address.
-const RELAYED_RETRIES: u8 = 1;
+use firstflight_wire::tcp::{FastOpen, Options, Segment};
 
 /// Bytes that may be sent for each byte received, before the ACK of a client that has many first flights without an
 /// ACK already ([`Place::is_borrowed`]): as in QUIC (RFC 9000 §8).
@@ -37,43 +30,53 @@ const LINGER_S: u16 = 60;
 /// raw IP such a connection lives longer.
 const HALF_OPEN_LINGER_S: u16 = 15;
 
+/// How much a child may send before its client's ACK.
+pub(crate) struct Budget {
+    /// Bytes received, IP header included.
+    received: u32,
+    /// The most, whatever vouches for the client.
+    most: u32,
+    response: ResponsePolicy,
+}
+
+impl Budget {
+    /// The bytes. What vouches for the client allows so many times the bytes received; with `None` the congestion window
+    /// alone limits them.
+    pub(crate) fn bytes(&self, times: Option<u32>) -> u32 {
+        let received = |times: u32| times.saturating_mul(self.received);
+        //= rfc7413 4.2.2-c
+        let vouched = times.map_or(u32::MAX, received).min(self.most);
+        match self.response {
+            ResponsePolicy::Immediately => vouched,
+            ResponsePolicy::Times(times) => received(times).min(vouched),
+            ResponsePolicy::AfterHandshake => 0,
+        }
+    }
+}
+
 impl Server {
     /// Makes an ordinary child. The data of the SYN, if any, is not accepted.
-    pub(crate) fn adopt(
-        &mut self,
-        flows: &mut Flows,
-        syn: &Syn<'_>,
-        reason: Reason,
-        grant: Option<Grant>,
-        refused: Option<Refused>,
-    ) -> Option<u32> {
+    ///
+    /// The listener's backlog does not limit those that are reset when their handshake is complete: there is at most one
+    /// for each first flight that was accepted elsewhere.
+    pub(crate) fn adopt(&mut self, flows: &mut Flows, syn: &Syn<'_>, handshake: &Handshake) -> Option<u32> {
+        let Handshake { reason, grant, refused, repeat } = *handshake;
         let options = &syn.segment.options;
         if !syn.segment.payload.is_empty() || options.fast_open().is_some() {
             flows.env.journal.counters.first_flights_refused += 1;
         }
-        let reply = self.reply_to(syn, refused, grant.is_some());
         let mut plan = ChildPlan::default();
-        self.add_options(flows, &mut plan, syn.segment, reply, grant);
+        self.reply_to(syn, refused, grant.is_some(), &mut plan.options);
+        add_grant(flows, &mut plan, syn.segment, grant);
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
             plan.linger_s = HALF_OPEN_LINGER_S;
         }
         let child = self.make_child(flows, syn, &plan, Outcome::Handshake(reason), None);
         self.granted(flows, child, syn.listener, grant);
-        child
-    }
-
-    /// Makes an ordinary child that is reset when its handshake is complete. The listener's backlog does not limit them:
-    /// there is at most one for each first flight that was accepted elsewhere.
-    #[cold]
-    pub(crate) fn adopt_repeat(
-        &mut self,
-        flows: &mut Flows,
-        syn: &Syn<'_>,
-        grant: Option<Grant>,
-    ) -> Option<u32> {
-        let child = self.adopt(flows, syn, Reason::Replay, grant, None);
-        if let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child)) {
+        if unlikely(repeat)
+            && let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child))
+        {
             slot.repeat = true;
         }
         child
@@ -87,48 +90,26 @@ impl Server {
         syn: &Syn<'_>,
         admitted: Admitted,
     ) -> Option<u32> {
-        let Admitted { grant, place, candidate, relayed, followers } = admitted;
+        let Admitted { grant, place, certificate, followers } = admitted;
         let (segment, now) = (syn.segment, syn.now);
         self.relieved(flows, syn.listener);
         flows.env.journal.counters.first_flights_accepted += 1;
         let below = syn.key.headers_len() as u32;
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
-        let times = |k: u32| k.saturating_mul(received);
-        let most = if unlikely(place.is_borrowed()) { times(BORROWED_TIMES) } else { u32::MAX };
-        let budget = |before_ack: Option<BeforeAck>| {
-            let vouched = match before_ack {
-                Some(BeforeAck::Times(k)) => times(k),
-                //= rfc7413 4.2.2-c
-                Some(BeforeAck::InitialWindow) | None => u32::MAX,
-            };
-            let vouched = vouched.min(most);
-            match response {
-                ResponsePolicy::Immediately => vouched,
-                ResponsePolicy::Times(k) => times(k).min(vouched),
-                ResponsePolicy::AfterHandshake => 0,
-            }
-        };
-        let direct = candidate.as_ref().and_then(|candidate| candidate.direct_copy());
+        let most =
+            if unlikely(place.is_borrowed()) { received.saturating_mul(BORROWED_TIMES) } else { u32::MAX };
+        let budget = Budget { received, most, response };
         let mut plan = ChildPlan {
             early: true,
-            pre_ack_budget: budget(candidate.as_ref().map(|candidate| candidate.before_ack())),
+            pre_ack_budget: budget.bytes(None),
             overhead: below,
             ..ChildPlan::default()
         };
-        let reply = match &candidate {
-            Some(candidate) => {
-                if let Offered::Offer(Offer::Block { len, .. }, _) = syn.offered() {
-                    plan.skip = u32::from(len);
-                }
-                plan.retries = if relayed.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
-                let hint = relayed.as_ref().map_or(Hint::None, |returned| {
-                    returned.proof(flows.env.endpoints(&syn.key, syn.above, syn.now).isn)
-                });
-                Some(Reply { status: Status::Accepted, tag: candidate.tag(), hint })
-            }
-            None => self.reply_to(syn, None, grant.is_some()),
-        };
+        match &certificate {
+            Some(certificate) => self.plan_certified(flows, syn, certificate, &budget, &mut plan),
+            None => self.reply_to(syn, None, grant.is_some(), &mut plan.options),
+        }
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
             plan.follow = FOLLOWER_BYTES;
@@ -136,12 +117,11 @@ impl Server {
         if plan.retries < ChildPlan::default().retries {
             plan.linger_s = LINGER_S;
         }
-        self.add_options(flows, &mut plan, segment, reply, grant);
+        add_grant(flows, &mut plan, segment, grant);
         let child = self.make_child(flows, syn, &plan, Outcome::Accepted, Some(place));
         self.granted(flows, child, syn.listener, grant);
-        if let (Some(child), Some(candidate)) = (child, candidate) {
-            let more = direct.map_or(0, |(_, before_ack)| budget(Some(before_ack)));
-            self.certified(flows, child, &candidate, more.saturating_sub(plan.pre_ack_budget));
+        if let (Some(child), Some(certificate)) = (child, certificate) {
+            self.certified(flows, child, &certificate, &budget, plan.pre_ack_budget);
         }
         if let (Some(child), false) = (child, followers.is_empty()) {
             take_followers(flows, child, &followers, now);
@@ -262,6 +242,31 @@ impl Server {
         }
     }
 
+    /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie valid.
+    #[inline(always)]
+    pub(crate) fn granted(
+        &mut self,
+        flows: &mut Flows,
+        child: Option<u32>,
+        listener: u32,
+        grant: Option<Grant>,
+    ) {
+        let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
+        let listener = self.listeners.id(listener);
+        if let Some(slot) = flows.table.slots.get_mut(child) {
+            slot.granted = true;
+            self.grants.insert(child, (listener, serial));
+        }
+    }
+
+    /// Makes the one-time cookie of `child` valid, because its client has acknowledged.
+    pub(crate) fn activate(&mut self, child: u32) {
+        let Some((listener, serial)) = self.grants.remove(&child) else { return };
+        let policy = self.listeners.get(listener).and_then(|l| l.config.fast_open.as_ref());
+        let job = policy.and_then(|policy| policy.verifier.as_ref()).and_then(|v| v.activate(serial));
+        self.tell(job);
+    }
+
     /// A limit sends first flights to the ordinary handshake from now on (RFC 7413 §5.1).
     pub(crate) fn limited(&mut self, flows: &mut Flows, index: u32, reason: Reason) {
         if !matches!(reason, Reason::PendingLimit | Reason::ServerLimit) {
@@ -281,6 +286,20 @@ impl Server {
         if unlikely(core::mem::replace(&mut listener.limited, false)) {
             flows.env.journal.trace(Trace::Resumed(self.listeners.id(index)));
         }
+    }
+}
+
+/// Adds a granted cookie to the SYN-ACK's options, in the form in which the client asked for it. A retransmitted SYN-ACK
+/// does not carry the cookie (RFC 7413 §4.2.2).
+#[inline(always)]
+fn add_grant(flows: &mut Flows, plan: &mut ChildPlan, segment: &Segment<'_>, grant: Option<Grant>) {
+    let lasting = plan.options.len();
+    if let Some(grant) = grant
+        && let Some(asked) = segment.options.fast_open()
+        && plan.options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
+    {
+        flows.env.journal.counters.cookies_granted += 1;
+        plan.once = (plan.options.len() - lasting) as u8;
     }
 }
 

@@ -5,7 +5,6 @@ pub(crate) mod admission;
 pub(crate) mod challenged;
 pub(crate) mod children;
 pub(crate) mod clients;
-pub(crate) mod follower;
 pub(crate) mod listeners;
 mod parking;
 pub(crate) mod parking_lot;
@@ -27,10 +26,8 @@ use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_credential::asap::{Refused, reason};
-use firstflight_credential::{JobResult, Place, Reason, Serial};
+use firstflight_credential::{Decision, JobResult, Place, Serial};
 use firstflight_tcp::CloseReason;
-use firstflight_wire::asap::Status;
 use firstflight_wire::{Instant, SeqNum};
 
 /// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
@@ -49,7 +46,7 @@ pub(crate) struct Server {
     /// taken.
     quarantine: VecDeque<(Instant, Place)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
-    pub grants: BTreeMap<u32, (ListenerId, Serial)>,
+    grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// The connections of each client, if their number is limited.
     clients: Option<Clients>,
 }
@@ -122,14 +119,10 @@ impl Server {
     /// Takes the answer to a question. An answer that comes too late is ignored.
     pub(crate) fn handle_job(&mut self, flows: &mut Flows, id: JobId, result: JobResult, now: Instant) {
         let Some(parked) = self.parked.take(id) else { return };
-        if result == JobResult::Accept
-            && let Some(candidate) = &parked.candidate
-            && let Err(refused) = candidate.stands(&self.asap.shard, &flows.env.clock_at(now))
-        {
-            let result = JobResult::Refuse(reason(refused.status));
-            self.resume_with(flows, parked, result, Some(refused), now);
-        } else {
-            self.resume(flows, parked, result, now);
+        let fallen = if result == JobResult::Accept { self.fallen(flows, &parked, now) } else { None };
+        match fallen {
+            Some(handshake) => self.resume_with(flows, parked, Decision::Refuse(handshake), now),
+            None => self.resume(flows, parked, result, now),
         }
     }
 
@@ -176,15 +169,8 @@ impl Server {
             self.quarantine.pop_front();
         }
         while let Some(parked) = self.parked.take_expired(now) {
-            // If the store was asked, it knows of the request in any case.
-            let told = parked.candidate.is_some() || self.spoil_parked(flows, &parked, false, now);
-            let result = JobResult::Refuse(Reason::ParkedTooLong);
-            if told {
-                self.resume(flows, parked, result, now);
-            } else {
-                let refused = parked.refused(Status::Overloaded).map(Refused::unreported);
-                self.resume_with(flows, parked, result, refused, now);
-            }
+            let handshake = self.expired(flows, &parked, now);
+            self.resume_with(flows, parked, Decision::Refuse(handshake), now);
         }
     }
 

@@ -1,82 +1,74 @@
 //! SYNs that wait for a verdict, and what follows them meanwhile.
+//!
+//! A first flight longer than one datagram, in UDP, has segments without ACK that follow the SYN at once.
+//! They share the fate of their SYN. A child that accepts the SYN's data accepts them,
+//! too ([`Connection::handle_segment`]). If the SYN waits, they wait with it. If the SYN is refused or unknown, they are
+//! dropped. The client keeps them until they are acknowledged.
+//!
+//! [`Connection::handle_segment`]: firstflight_tcp::Connection::handle_segment
 
-use crate::asap::relayed::dropped_relayed;
-use crate::event::{Drop, JobId, ListenerId};
+use crate::event::{Drop, JobId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::admission::admit_parked;
-use crate::server::follower::copy_of;
+use crate::server::admission::{Admitted, Handshake, NotAdmitted, SynDecision};
 use crate::server::listeners::Room;
 use crate::server::parking_lot::Parked;
 use crate::server::syn::Syn;
-use firstflight_credential::asap::Refused;
-use firstflight_credential::{Grant, JobRequest, JobResult, Place, Reason, Work};
+use core::convert::Infallible;
+use firstflight_credential::{Decision, JobRequest, JobResult, Question, Reason};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::Status;
 use firstflight_wire::tcp::Segment;
 
+/// What is decided about a parked first flight.
+pub(crate) type ParkedDecision = Decision<(), Handshake, Infallible>;
+
 impl Server {
-    pub(crate) fn park(
-        &mut self,
-        flows: &mut Flows,
-        syn: &Syn<'_>,
-        work: Work,
-        grant: Option<Grant>,
-        place: Place,
-    ) -> Option<u32> {
-        let room = copy_of(syn.segment).filter(|bytes| self.parked.has_room(bytes.len()));
-        let Some(bytes) = room else {
-            drop(place);
-            let refused = match work {
-                Work::Ask(job) => {
-                    self.tell(Some(job.refused()));
-                    None
-                }
-                Work::Verify(candidate) => {
-                    let refused = Refused::new(Status::Overloaded, candidate.tag());
-                    Some(if self.spoil(flows, syn, false) { refused } else { refused.unreported() })
-                }
-                _ => None,
-            };
-            return self.adopt(flows, syn, Reason::Overloaded, grant, refused);
-        };
-        let listener = self.listeners.id(syn.listener);
-        let Syn { key, segment, above, now, .. } = *syn;
-        self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
-        None
+    /// Keeps a SYN until its question is answered. Returns the connection that it opens if there is no room to wait.
+    pub(crate) fn park(&mut self, flows: &mut Flows, syn: &Syn<'_>, question: Question) -> Option<u32> {
+        if let Some(bytes) = self.parked.room_for(syn.segment) {
+            let listener = self.listeners.id(syn.listener);
+            self.parked.park(syn, bytes, listener, question);
+            return None;
+        }
+        let Question { work, grant, place } = question;
+        drop(place);
+        let refused = self.not_asked(flows, syn, work);
+        let handshake = Handshake { reason: Reason::Overloaded, grant, refused, repeat: false };
+        self.adopt(flows, syn, &handshake)
     }
 
     /// Handles the verdict for a parked first flight.
     pub(crate) fn resume(&mut self, flows: &mut Flows, parked: Parked, result: JobResult, now: Instant) {
-        let result = match result {
+        let decision = match result {
+            JobResult::Accept => Decision::Accept(()),
             // The reply says so, and the client decides whether the data may run again.
-            JobResult::Repeat if parked.tag.is_some() => JobResult::Refuse(Reason::Replay),
-            other => other,
+            JobResult::Repeat if parked.block.is_some() => {
+                Decision::Refuse(parked.handshake_because(Reason::Replay))
+            }
+            JobResult::Repeat => {
+                let grant = parked.grant;
+                Decision::Refuse(Handshake { reason: Reason::Replay, grant, refused: None, repeat: true })
+            }
+            JobResult::Refuse(reason) => Decision::Refuse(parked.handshake_because(reason)),
         };
-        let status = match result {
-            JobResult::Refuse(Reason::Replay) => Status::Replayed,
-            JobResult::Refuse(Reason::GuardFloor) => Status::GuardFloor,
-            JobResult::Refuse(Reason::ClockSkew) => Status::OutsideWindow,
-            _ => Status::Overloaded,
-        };
-        let refused = parked.refused(status).filter(|_| result != JobResult::Accept);
-        self.resume_with(flows, parked, result, refused, now);
+        self.resume_with(flows, parked, decision, now);
     }
 
-    /// Like [`Self::resume`]. `refused` is what the SYN-ACK says about a credential block.
+    /// Does what was decided about a parked first flight, if there is still room for it.
     pub(crate) fn resume_with(
         &mut self,
         flows: &mut Flows,
         mut parked: Parked,
-        result: JobResult,
-        refused: Option<Refused>,
+        decision: ParkedDecision,
         now: Instant,
     ) {
         let room = self.listeners.get(parked.listener).map(|listener| Room::of(listener, flows, now));
-        let taken = result == JobResult::Accept && room.as_ref().is_some_and(Room::takes_relayed);
-        if parked.relayed.is_some() && !taken {
-            return dropped_relayed(flows);
+        let taken =
+            matches!(decision, Decision::Accept(())) && room.as_ref().is_some_and(Room::takes_relayed);
+        if parked.is_relayed() && !taken {
+            flows.env.journal.counters.relayed_dropped += 1;
+            return;
         }
         let bytes = core::mem::take(&mut parked.segment);
         let (Some(room), Ok(segment)) = (room, Segment::parse(&bytes)) else { return };
@@ -86,8 +78,8 @@ impl Server {
         }
         let hash = flows.table.hasher.hash(&key);
         let syn = &Syn { listener: listener.index, key, hash, segment: &segment, above, now };
-        let verdict = admit_parked(&room, parked, result, refused);
-        if let Some(child) = self.carry_out(flows, syn, verdict) {
+        let decision = parked.judge_again(&room, decision);
+        if let Some(child) = self.carry_out(flows, syn, decision) {
             flows.table.note(child);
         }
     }
@@ -97,46 +89,13 @@ impl Server {
     #[must_use]
     pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
         // A job for a store goes out anyway and rejects copies, but a verification does not.
-        if let Some((listener, key, segment)) = self.parked.unverified(job)
-            && !self.spoil_segment(flows, listener, key, &segment, false, now)
-        {
+        if !self.spoil_unverified(flows, job, now) {
             return false;
         }
-        if self.parked.take(job).is_some_and(|parked| parked.relayed.is_some()) {
-            dropped_relayed(flows);
+        if self.parked.take(job).is_some_and(|parked| parked.is_relayed()) {
+            flows.env.journal.counters.relayed_dropped += 1;
         }
         true
-    }
-
-    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::spoil`].
-    pub(crate) fn spoil_parked(
-        &mut self,
-        flows: &mut Flows,
-        parked: &Parked,
-        checked: bool,
-        now: Instant,
-    ) -> bool {
-        // A front's client also sends the same request directly.
-        parked.relayed.is_some()
-            || self.spoil_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
-    }
-
-    fn spoil_segment(
-        &mut self,
-        flows: &mut Flows,
-        listener: ListenerId,
-        key: FlowKey,
-        segment: &[u8],
-        checked: bool,
-        now: Instant,
-    ) -> bool {
-        let Ok(segment) = Segment::parse(segment) else { return true };
-        if self.listeners.get(listener).is_none() || segment.options.asap().is_none() {
-            return true;
-        }
-        let hash = flows.table.hasher.hash(&key);
-        let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
-        self.spoil(flows, &syn, checked)
     }
 
     /// False if the job is lost.
@@ -149,10 +108,44 @@ impl Server {
     /// the segment.
     pub(crate) fn handle_follower(&mut self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) {
         let waits = self.parked.find(key).map(|(job, _)| job);
-        let kept = waits
-            .is_some_and(|job| copy_of(segment).is_some_and(|bytes| self.parked.follow(job, segment, bytes)));
-        if !kept {
+        if !waits.is_some_and(|job| self.parked.follow(job, segment)) {
             flows.env.journal.drop_packet(Drop::Follower);
         }
+    }
+}
+
+impl Parked {
+    /// The handshake of a SYN whose first flight is refused for `reason`.
+    pub(crate) fn handshake_because(&self, reason: Reason) -> Handshake {
+        Handshake { reason, grant: self.grant, refused: self.refused_because(reason), repeat: false }
+    }
+
+    /// Decides again about a SYN that waited. The queues may have filled meanwhile.
+    fn judge_again(self, room: &Room, decision: ParkedDecision) -> SynDecision {
+        // A repeat gets no place among the connections that wait to be accepted, and a SYN cookie would not know of it.
+        let repeat = matches!(&decision, Decision::Refuse(handshake) if handshake.repeat);
+        if let Some(reason) = room.full.filter(|reason| !repeat || *reason != Drop::AcceptQueueFull) {
+            return Decision::Refuse(NotAdmitted::Dropped(reason));
+        }
+        let handshake = match decision {
+            Decision::Accept(()) if room.tail => self.handshake_because(Reason::SynCookie),
+            Decision::Accept(()) => {
+                let Self { grant, place, block, followers, .. } = self;
+                let certificate = block.and_then(|block| block.certificate());
+                return Decision::Accept(Admitted { grant, place, certificate, followers });
+            }
+            Decision::Refuse(handshake) if room.tail && !repeat => {
+                let other = self.handshake_because(Reason::SynCookie);
+                Handshake { refused: handshake.refused.or(other.refused), ..other }
+            }
+            Decision::Refuse(handshake) => handshake,
+            Decision::Ask(never) => match never {},
+        };
+        Decision::Refuse(match handshake {
+            handshake if handshake.repeat || !room.pressed => NotAdmitted::because(handshake),
+            // A SYN cookie cannot say that the request ran or may run elsewhere.
+            handshake if handshake.may_have_run() => NotAdmitted::Dropped(Drop::Unreported),
+            _ => NotAdmitted::Cookie,
+        })
     }
 }

@@ -1,18 +1,16 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
-use crate::asap::state::Returned;
+use crate::asap::state::{ParkedBlock, VerificationQueue};
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
-use alloc::boxed::Box;
+use crate::server::syn::Syn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::asap::{Candidate, Refused};
-use firstflight_credential::{Grant, JobRequest, Place, Work};
-use firstflight_wire::asap::{Offer, Status};
+use firstflight_credential::{Grant, JobRequest, Place, Question, Work};
 use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
-use firstflight_wire::tcp::Segment;
+use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Longest TCP header, bytes.
@@ -37,21 +35,9 @@ pub(crate) struct Parked {
     pub grant: Option<Grant>,
     /// Its place among the pending first flights.
     pub place: Place,
-    /// Set if it came with a certificate whose signatures are right.
-    pub candidate: Option<Box<Candidate>>,
-    /// Set if it came with a certificate: the tag that the reply repeats.
-    pub tag: Option<[u8; 2]>,
-    /// Set if a front delivered it.
-    pub relayed: Option<Returned>,
+    /// Set if it came with a certificate.
+    pub block: Option<ParkedBlock>,
     deadline: Instant,
-}
-
-impl Parked {
-    /// What the SYN-ACK says about the SYN's credential block, if it has one, when the block is refused.
-    #[must_use]
-    pub(crate) fn refused(&self, status: Status) -> Option<Refused> {
-        self.tag.map(|tag| Refused::new(status, tag))
-    }
 }
 
 /// Time after a SYN within which another one directly follows it: the client did not wait for an answer.
@@ -60,12 +46,11 @@ const DIRECTLY: Duration = Duration::from_millis(5);
 /// The place where first flights wait for a verdict.
 #[derive(Debug)]
 pub(crate) struct ParkingLot {
-    entries: Slab<Parked>,
+    pub entries: Slab<Parked>,
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
     jobs: VecDeque<(JobId, JobRequest)>,
-    /// At most `most_jobs`, as some may belong to SYNs that no longer wait.
-    verifications: VecDeque<(JobId, Box<Candidate>)>,
+    pub verifications: VerificationQueue,
     bytes: usize,
     max_entries: usize,
     max_bytes: usize,
@@ -81,7 +66,7 @@ impl ParkingLot {
             by_flow: BTreeMap::new(),
             order: VecDeque::new(),
             jobs: VecDeque::new(),
-            verifications: VecDeque::new(),
+            verifications: VerificationQueue::default(),
             bytes: 0,
             max_entries,
             max_bytes,
@@ -95,43 +80,34 @@ impl ParkingLot {
         self.entries.len()
     }
 
-    /// Whether there is room for a SYN of `bytes`.
+    /// A copy of `segment`, if there is room for it and it can be written again.
     #[must_use]
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.entries.len() < self.max_entries && self.bytes + bytes <= self.max_bytes
+    pub(crate) fn room_for(&self, segment: &Segment<'_>) -> Option<Vec<u8>> {
+        let has_room = |bytes: &Vec<u8>| self.bytes + bytes.len() <= self.max_bytes;
+        copy_of(segment).filter(|bytes| self.entries.len() < self.max_entries && has_room(bytes))
     }
 
-    /// Parks a SYN and queues its job.
-    #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
+    /// Parks a SYN, whose [copy](Self::room_for) is `bytes`, and queues its question.
     pub(crate) fn park(
         &mut self,
-        key: FlowKey,
-        isn: SeqNum,
-        above: Option<SeqNum>,
-        segment: Vec<u8>,
+        syn: &Syn<'_>,
+        bytes: Vec<u8>,
         listener: ListenerId,
-        grant: Option<Grant>,
-        place: Place,
-        work: Work,
-        now: Instant,
+        question: Question,
     ) -> JobId {
-        self.bytes += segment.len();
-        let tag = match &work {
-            Work::Verify(candidate) => Some(candidate.tag()),
-            _ => None,
-        };
+        let Syn { key, segment, above, now, .. } = *syn;
+        let Question { work, grant, place } = question;
+        self.bytes += bytes.len();
         let parked = Parked {
             key,
-            isn,
+            isn: segment.seq,
             above,
-            segment,
+            segment: bytes,
             followers: Vec::new(),
             listener,
             grant,
             place,
-            candidate: None,
-            tag,
-            relayed: None,
+            block: ParkedBlock::of(&work),
             deadline: now + self.lasts,
         };
         let (index, generation) = self.entries.insert(parked);
@@ -140,24 +116,9 @@ impl ParkingLot {
         let id = JobId { index, generation };
         match work {
             Work::Ask(request) => self.hand_out(id, request),
-            Work::Verify(candidate) => {
-                if self.verifications.len() >= self.most_jobs() {
-                    let entries = &self.entries;
-                    self.verifications.retain(|(id, _)| entries.lives(id.index, id.generation));
-                }
-                self.verifications.push_back((id, candidate));
-            }
-            // The kind of work is unknown, so nobody answers, and the SYN's deadline decides.
-            _ => {}
+            work => self.verify(id, work),
         }
         id
-    }
-
-    /// Notes that a front delivered a waiting SYN.
-    pub(crate) fn mark_relayed(&mut self, id: JobId, returned: Returned) {
-        if let Some(parked) = self.entries.get_mut(id.index) {
-            parked.relayed = Some(returned);
-        }
     }
 
     /// Whether what arrives now directly follows a waiting SYN.
@@ -166,38 +127,12 @@ impl ParkingLot {
         self.entries.get(id.index).is_some_and(|parked| now + self.lasts <= parked.deadline + DIRECTLY)
     }
 
-    /// Whether a front delivered this SYN.
-    #[must_use]
-    pub(crate) fn is_relayed(&self, id: JobId) -> bool {
-        self.entries.get(id.index).is_some_and(|parked| parked.relayed.is_some())
-    }
-
-    /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
-    /// credential up.
-    #[must_use]
-    pub(crate) fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
-        let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
-        let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
-        let most = match offer(syn) {
-            // Data behind the block that was changed on the path does not make it another credential.
-            Some(Some(Offer::Block { len, .. })) => usize::from(len),
-            _ => usize::MAX,
-        };
-        parked.is_some_and(|parked| {
-            let [one, two] =
-                [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
-            one == two
-                && offer(&parked) == offer(syn)
-                && parked.options.fast_open() == syn.options.fast_open()
-        })
-    }
-
-    fn most_jobs(&self) -> usize {
+    pub(crate) fn most_jobs(&self) -> usize {
         2 * self.max_entries.max(1)
     }
 
     /// Queues the job of a waiting SYN. If nobody takes jobs, those whose SYN is gone must not pile up.
-    fn hand_out(&mut self, id: JobId, request: JobRequest) {
+    pub(crate) fn hand_out(&mut self, id: JobId, request: JobRequest) {
         if self.jobs.len() >= self.most_jobs() {
             let entries = &self.entries;
             self.jobs.retain(|(id, _)| entries.lives(id.index, id.generation));
@@ -205,41 +140,11 @@ impl ParkingLot {
         self.jobs.push_back((id, request));
     }
 
-    /// The next verification of a SYN that still waits.
-    pub(crate) fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
-        loop {
-            let (id, candidate) = self.verifications.pop_front()?;
-            if self.entries.lives(id.index, id.generation) {
-                return Some((id, candidate));
-            }
-        }
-    }
-
-    /// The listener of a waiting SYN.
+    /// A waiting SYN.
     #[must_use]
-    pub(crate) fn listener(&self, id: JobId) -> Option<ListenerId> {
+    pub(crate) fn get(&self, id: JobId) -> Option<&Parked> {
         let lives = self.entries.lives(id.index, id.generation);
-        self.entries.get(id.index).filter(|_| lives).map(|parked| parked.listener)
-    }
-
-    /// A SYN that its client sent, while its signatures are verified: its listener, its flow and its segment.
-    #[must_use]
-    pub(crate) fn unverified(&self, id: JobId) -> Option<(ListenerId, FlowKey, Vec<u8>)> {
-        let lives = self.entries.lives(id.index, id.generation);
-        let parked = self.entries.get(id.index).filter(|_| lives)?;
-        let waits = parked.tag.is_some() && parked.candidate.is_none() && parked.relayed.is_none();
-        waits.then(|| (parked.listener, parked.key, parked.segment.clone()))
-    }
-
-    /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
-    pub(crate) fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
-        if !self.entries.lives(id.index, id.generation) {
-            return;
-        }
-        if let Some(parked) = self.entries.get_mut(id.index) {
-            parked.candidate = Some(candidate);
-            self.hand_out(id, request);
-        }
+        self.entries.get(id.index).filter(|_| lives)
     }
 
     /// Queues a job whose answer is not needed. False if nobody takes jobs, so that it is lost: a one-time cookie then
@@ -263,9 +168,10 @@ impl ParkingLot {
         Some((JobId { index, generation: self.entries.generation(index) }, isn))
     }
 
-    /// Keeps `segment`, which follows a waiting SYN, for the connection that the SYN may become. `bytes` are the
-    /// whole segment. False if the segment is too far behind the SYN, does not fit, or is there already.
-    pub(crate) fn follow(&mut self, job: JobId, segment: &Segment<'_>, bytes: Vec<u8>) -> bool {
+    /// Keeps `segment`, which follows a waiting SYN, for the connection that the SYN may become. False if the segment is
+    /// too far behind the SYN, does not fit, or is there already.
+    pub(crate) fn follow(&mut self, job: JobId, segment: &Segment<'_>) -> bool {
+        let Some(bytes) = copy_of(segment) else { return false };
         let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
         // A client with many first flights must leave room for the SYNs of others.
         let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
@@ -296,7 +202,7 @@ impl ParkingLot {
         let parked = self.entries.remove(job.index)?;
         self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
-        if parked.relayed.is_some() {
+        if parked.is_relayed() {
             // The store must not be asked: it would use the request up, and the client's direct copy must still be
             // accepted.
             self.jobs.retain(|(id, _)| *id != job);
@@ -345,11 +251,28 @@ impl ParkingLot {
     }
 }
 
+/// The bytes of `segment`; `None` if its options are not whole words.
+fn copy_of(segment: &Segment<'_>) -> Option<Vec<u8>> {
+    let mut bytes = alloc::vec![0; 60 + segment.payload.len()];
+    let header = Header {
+        src_port: segment.src_port,
+        dst_port: segment.dst_port,
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: segment.window,
+        urgent: segment.urgent,
+    };
+    let at = header.emit(segment.options.raw, &mut bytes).ok()?;
+    bytes.truncate(at + segment.payload.len());
+    bytes.get_mut(at..)?.copy_from_slice(segment.payload);
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::sync::Arc;
-    use alloc::vec;
     use firstflight_credential::PendingLimit;
 
     #[test]
@@ -357,12 +280,16 @@ mod tests {
         let mut lot = ParkingLot::new(4, 1 << 20, Duration::from_millis(25));
         let pending = Arc::new(PendingLimit::new(100));
         let listener = ListenerId { index: 0, generation: 0 };
+        let mut bytes = [0; 20];
+        bytes[12] = 0x50;
+        let segment = Segment::parse(&bytes).unwrap();
         let key = FlowKey::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
         for _ in 0..1000 {
             let place = pending.reserve(key.remote_ip()).unwrap();
-            let job = JobRequest::Verify { key: 1 };
-            let work = Work::Ask(job);
-            lot.park(key, SeqNum::new(1), None, vec![0; 20], listener, None, place, work, Instant::ZERO);
+            let work = Work::Ask(JobRequest::Verify { key: 1 });
+            let now = Instant::ZERO;
+            let syn = Syn { listener: 0, key, hash: 0, segment: &segment, above: None, now };
+            lot.park(&syn, bytes.to_vec(), listener, Question { work, grant: None, place });
             let (job, _) = lot.find(&key).unwrap();
             drop(lot.take(job));
             assert!(lot.jobs.len() <= 8);

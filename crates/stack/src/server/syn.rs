@@ -1,11 +1,7 @@
 //! SYNs for listeners, and how the admission reads them.
 
-use crate::asap::state::Returned;
 use crate::flow::FlowKey;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use firstflight_credential::asap::Candidate;
-use firstflight_credential::{Claim, FirstFlight, Flow, Grant, Place, Presented};
+use firstflight_credential::{Claim, FirstFlight, Flow, Presented};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
@@ -37,25 +33,6 @@ impl<'a> Syn<'a> {
             relayed: false,
             syn_cookie_pressure: false,
         }
-    }
-}
-
-/// What belongs to an admitted first flight.
-pub(crate) struct Admitted {
-    pub grant: Option<Grant>,
-    pub place: Place,
-    /// It came with a certificate.
-    pub candidate: Option<Box<Candidate>>,
-    /// A front delivered it.
-    pub relayed: Option<Returned>,
-    /// Segments that followed the SYN while it waited.
-    pub followers: Vec<Vec<u8>>,
-}
-
-impl Admitted {
-    /// What belongs to a first flight that did not wait for a verdict.
-    pub(crate) const fn directly(grant: Option<Grant>, place: Place) -> Self {
-        Self { grant, place, candidate: None, relayed: None, followers: Vec::new() }
     }
 }
 

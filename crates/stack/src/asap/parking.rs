@@ -1,0 +1,189 @@
+//! SYNs with a credential block that wait: for their signatures, and then perhaps for a store.
+
+use crate::asap::state::Returned;
+use crate::event::{JobId, ListenerId};
+use crate::flow::FlowKey;
+use crate::flows::Flows;
+use crate::server::Server;
+use crate::server::admission::Handshake;
+use crate::server::parking_lot::{Parked, ParkingLot};
+use crate::server::syn::Syn;
+use alloc::boxed::Box;
+use firstflight_credential::asap::{Candidate, Refused, reason};
+use firstflight_credential::{JobRequest, Reason, Work};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::{Offer, Status};
+use firstflight_wire::tcp::Segment;
+
+impl Parked {
+    /// Whether a front delivered it.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.returned.is_some())
+    }
+
+    /// Whether the signatures of its block are right.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.candidate.is_some())
+    }
+
+    /// What the SYN-ACK says about the SYN's credential block, if it has one, when the first flight is refused for this
+    /// reason.
+    #[must_use]
+    pub(crate) fn refused_because(&self, reason: Reason) -> Option<Refused> {
+        let status = match reason {
+            Reason::Replay => Status::Replayed,
+            Reason::GuardFloor => Status::GuardFloor,
+            Reason::ClockSkew => Status::OutsideWindow,
+            _ => Status::Overloaded,
+        };
+        self.block.as_ref().map(|block| Refused::new(status, block.tag))
+    }
+}
+
+impl ParkingLot {
+    /// Queues the verification of a waiting SYN's signatures. If the kind of work is unknown, nobody answers, and the
+    /// SYN's deadline decides.
+    pub(crate) fn verify(&mut self, id: JobId, work: Work) {
+        let Work::Verify(candidate) = work else { return };
+        let most = self.most_jobs();
+        let queue = &mut self.verifications.0;
+        if queue.len() >= most {
+            let entries = &self.entries;
+            queue.retain(|(id, _)| entries.lives(id.index, id.generation));
+        }
+        queue.push_back((id, candidate));
+    }
+
+    /// The next verification of a SYN that still waits.
+    pub(super) fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
+        loop {
+            let (id, candidate) = self.verifications.0.pop_front()?;
+            if self.entries.lives(id.index, id.generation) {
+                return Some((id, candidate));
+            }
+        }
+    }
+
+    /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
+    pub(super) fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
+        if !self.entries.lives(id.index, id.generation) {
+            return;
+        }
+        if let Some(parked) = self.entries.get_mut(id.index) {
+            if let Some(block) = &mut parked.block {
+                block.candidate = Some(candidate);
+            }
+            self.hand_out(id, request);
+        }
+    }
+
+    /// Notes that a front delivered a waiting SYN.
+    pub(super) fn mark_relayed(&mut self, id: JobId, returned: Returned) {
+        if let Some(block) = self.entries.get_mut(id.index).and_then(|parked| parked.block.as_mut()) {
+            block.returned = Some(returned);
+        }
+    }
+
+    /// Whether a front delivered this SYN.
+    #[must_use]
+    pub(crate) fn is_relayed(&self, id: JobId) -> bool {
+        self.entries.get(id.index).is_some_and(Parked::is_relayed)
+    }
+
+    /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
+    /// credential up.
+    #[must_use]
+    pub(crate) fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
+        let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
+        let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
+        let most = match offer(syn) {
+            // Data behind the block that was changed on the path does not make it another credential.
+            Some(Some(Offer::Block { len, .. })) => usize::from(len),
+            _ => usize::MAX,
+        };
+        parked.is_some_and(|parked| {
+            let [one, two] =
+                [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
+            one == two
+                && offer(&parked) == offer(syn)
+                && parked.options.fast_open() == syn.options.fast_open()
+        })
+    }
+}
+
+impl Server {
+    /// There is no room for a SYN about which `work` was to be asked: its credential is used up. Returns what the SYN-ACK
+    /// says about its block.
+    pub(crate) fn not_asked(&mut self, flows: &mut Flows, syn: &Syn<'_>, work: Work) -> Option<Refused> {
+        match work {
+            Work::Ask(job) => {
+                self.tell(Some(job.refused()));
+                None
+            }
+            Work::Verify(candidate) => {
+                let refused = Refused::new(Status::Overloaded, candidate.tag());
+                Some(if self.spoil(flows, syn, false) { refused } else { refused.unreported() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The handshake of a parked SYN whose certificate does not stand any more, though a store accepts the request.
+    pub(crate) fn fallen(&self, flows: &Flows, parked: &Parked, now: Instant) -> Option<Handshake> {
+        let candidate = parked.block.as_ref()?.candidate.as_ref()?;
+        let refused = candidate.stands(&self.asap.shard, &flows.env.clock_at(now)).err()?;
+        let (reason, grant) = (reason(refused.status), parked.grant);
+        Some(Handshake { reason, grant, refused: Some(refused), repeat: false })
+    }
+
+    /// The handshake of a SYN that waited too long. Its first flight is invalidated.
+    pub(crate) fn expired(&mut self, flows: &mut Flows, parked: &Parked, now: Instant) -> Handshake {
+        // If the store was asked, it knows of the request in any case.
+        let told = parked.is_verified() || self.spoil_parked(flows, parked, false, now);
+        let handshake = parked.handshake_because(Reason::ParkedTooLong);
+        let unreported = |refused: Refused| if told { refused } else { refused.unreported() };
+        Handshake { refused: handshake.refused.map(unreported), ..handshake }
+    }
+
+    /// Invalidates the first flight of a SYN that its client sent and whose signatures are being verified. False as in
+    /// [`Self::spoil`]; true for any other SYN.
+    pub(crate) fn spoil_unverified(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
+        let Some(parked) = self.parked.get(job).filter(|parked| parked.block.is_some()) else { return true };
+        if parked.is_verified() || parked.is_relayed() {
+            return true;
+        }
+        let (listener, key, segment) = (parked.listener, parked.key, parked.segment.clone());
+        self.spoil_segment(flows, listener, key, &segment, false, now)
+    }
+
+    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::spoil`].
+    pub(super) fn spoil_parked(
+        &mut self,
+        flows: &mut Flows,
+        parked: &Parked,
+        checked: bool,
+        now: Instant,
+    ) -> bool {
+        // A front's client also sends the same request directly.
+        parked.is_relayed()
+            || self.spoil_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
+    }
+
+    fn spoil_segment(
+        &mut self,
+        flows: &mut Flows,
+        listener: ListenerId,
+        key: FlowKey,
+        segment: &[u8],
+        checked: bool,
+        now: Instant,
+    ) -> bool {
+        let Ok(segment) = Segment::parse(segment) else { return true };
+        if self.listeners.get(listener).is_none() || segment.options.asap().is_none() {
+            return true;
+        }
+        let hash = flows.table.hasher.hash(&key);
+        let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
+        self.spoil(flows, &syn, checked)
+    }
+}
