@@ -248,6 +248,7 @@ impl FlowTable {
     }
 
     /// Adds an index; `rehash` gives the hash of any index in the table.
+    #[inline]
     pub(crate) fn insert(&mut self, hash: u64, index: u32, rehash: impl Fn(u32) -> u64) {
         self.table.insert_unique(hash, index, |i| rehash(*i));
     }

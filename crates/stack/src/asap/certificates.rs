@@ -4,6 +4,7 @@
 use crate::asap::state::{Certificate, DirectCopy, Vouched};
 use crate::event::JobId;
 use crate::flows::Flows;
+use crate::flows::slot::Shown;
 use crate::server::Server;
 use crate::server::admission::Handshake;
 use crate::server::children::Budget;
@@ -164,7 +165,7 @@ impl Server {
             DirectCopy { request_id, more }
         });
         if let Some(slot) = flows.table.slots.get_mut(child) {
-            slot.certificate = true;
+            slot.shown = Shown::Certificate;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());
             self.asap.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
         }

@@ -15,7 +15,7 @@ use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Beginning, Ladder, Owner, SentOffer};
+use crate::flows::slot::{Asked, Beginning, Ladder, Owner, SentOffer, Side};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -144,7 +144,7 @@ impl Client {
         let index = flows.insert(Some(&tcp), with, |slot, pool| {
             slot.conn.open_active(plan, data, pool);
             slot.asked = Some(Box::new(asked));
-            slot.client = true;
+            slot.side = Side::Client;
         });
         let slot = flows.table.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
         let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];

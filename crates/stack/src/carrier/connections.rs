@@ -69,7 +69,7 @@ impl Flows {
     pub(crate) fn carried_opened(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.table.slots.get(index) else { return };
         let (Some(pair), Some(carrier)) = (slot.pair, &mut self.carrier) else { return };
-        if slot.client {
+        if slot.is_client() {
             let suspects = carrier.opened(pair, index, &self.table.slots, now);
             return self.probe_all(&suspects);
         }
@@ -86,7 +86,7 @@ impl Flows {
     fn end_rivals(&mut self, index: u32) {
         let Some(slot) = self.table.slots.get(index) else { return };
         let rival = |(other, its): (u32, &Slot)| {
-            (other != index && !its.client && its.conn.is_rival_of(&slot.conn)).then_some(other)
+            (other != index && !its.is_client() && its.conn.is_rival_of(&slot.conn)).then_some(other)
         };
         let rivals: Vec<u32> = self.alike(&slot.key).filter_map(rival).collect();
         for rival in rivals {

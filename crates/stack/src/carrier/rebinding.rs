@@ -171,7 +171,7 @@ impl Flows {
     pub(crate) fn path_challenged(&mut self, key: &FlowKey, bits: u64, now: Instant) {
         let Some(index) = self.table.find(key) else { return };
         let Some(slot) = self.table.slots.get_mut(index) else { return };
-        if !slot.client || slot.conn.state() == StateName::SynSent {
+        if !slot.is_client() || slot.conn.state() == StateName::SynSent {
             return;
         }
         slot.conn.unheard(now);
@@ -285,7 +285,7 @@ impl Flows {
     #[cold]
     pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.table.slots.get(index) else { return };
-        if slot.client || slot.conn.state() != StateName::TimeWait {
+        if slot.is_client() || slot.conn.state() != StateName::TimeWait {
             return;
         }
         let (hash, record) = (self.table.hash_anywhere(&slot.key), slot.conn.time_wait());

@@ -6,7 +6,7 @@ use crate::config::ConnectConfig;
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Owner};
+use crate::flows::slot::{Beginning, Owner, Side};
 use core::fmt;
 use core::hint::cold_path;
 use core::net::SocketAddr;
@@ -107,7 +107,7 @@ impl Client {
             |slot, pool| {
                 taken = slot.conn.open_active(plan, data, pool);
                 slot.asked = asked;
-                slot.client = true;
+                slot.side = Side::Client;
             },
         );
         self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);

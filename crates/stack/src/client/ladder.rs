@@ -25,7 +25,7 @@ use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Eager, Owner, SentOffer};
+use crate::flows::slot::{Beginning, Eager, Owner, SentOffer, Side};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -242,7 +242,7 @@ impl Client {
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
         let twin = flows.insert(Some(&tcp), with, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
-            slot.client = true;
+            slot.side = Side::Client;
         });
         if let Some(asked) = flows.table.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = Some(twin);

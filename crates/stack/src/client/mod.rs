@@ -11,7 +11,7 @@ use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Ladder, SentOffer, Slot};
+use crate::flows::slot::{Asked, Ladder, SentOffer, Shown, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -282,8 +282,11 @@ impl Client {
             None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
         };
         slot.outcome = outcome;
-        slot.relayed = outcome == Outcome::Accepted && is_proved(segment);
-        slot.certificate = asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok());
+        slot.shown = match asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+            true if outcome == Outcome::Accepted && is_proved(segment) => Shown::ByFront,
+            true => Shown::Certificate,
+            false => Shown::Nothing,
+        };
         let (sent, slow) = (slot.conn.first_syn_sent(), slot.conn.plain_syn_is_slow(now));
         let passed = sent.filter(|_| outcome.is_accepted());
         let disposition = slot.conn.handle_syn_ack(segment, resolution, now, &mut flows.env.pool);

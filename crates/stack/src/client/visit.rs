@@ -4,7 +4,7 @@ use crate::client::{Client, Other};
 use crate::config::Config;
 use crate::event::ConnId;
 use crate::flows::Flows;
-use crate::flows::slot::{Owner, Slot};
+use crate::flows::slot::{Marks, Owner, Slot, Stage};
 use core::time::Duration;
 use firstflight_credential::store::Answer;
 use firstflight_credential::{Outcome, Reason};
@@ -23,10 +23,10 @@ impl Client {
         let (succeeded, other) = self.flight_over(slot, now);
         let server = slot.key.remote_ip();
         let network = config.network_of(&slot.key);
-        if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.client) {
+        if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.is_client()) {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
-        if slot.path_told {
+        if slot.marks.has(Marks::PATH_TOLD) {
             return other;
         }
         if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
@@ -34,7 +34,7 @@ impl Client {
         }
         // An answer on another network says nothing about this one.
         let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
-        match slot.conn.rtt().filter(|_| slot.mapped) {
+        match slot.conn.rtt().filter(|_| slot.stage == Stage::Mapped) {
             Some((srtt, rttvar)) if here => {
                 self.credentials.learn_visit(network, server, srtt, rttvar, now);
                 return other;
@@ -98,7 +98,7 @@ impl Client {
     /// The application releases a connection that it opened. The connection may stay for a while in the background,
     /// and the next connect to its server already uses what it showed of the path.
     pub(crate) fn released(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
-        let Some(slot) = flows.table.slots.get_live(id.index, id.generation).filter(|slot| slot.client)
+        let Some(slot) = flows.table.slots.get_live(id.index, id.generation).filter(|slot| slot.is_client())
         else {
             return;
         };
@@ -120,7 +120,7 @@ impl Client {
     /// A connection that asked for a first flight reports more when it is over, and its round-trip time is known from
     /// its SYN-ACK on.
     fn tell_path(&mut self, config: &Config, slot: &mut Slot, now: Instant) {
-        if !slot.mapped {
+        if slot.stage == Stage::Ended {
             return;
         }
         let (network, server) = (config.network_of(&slot.key), slot.key.remote_ip());
@@ -128,7 +128,7 @@ impl Client {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
         if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.rtt()) {
-            slot.path_told = true;
+            slot.marks.set(Marks::PATH_TOLD);
             self.credentials.learn_rtt(network, server, srtt, rttvar, now);
         }
     }

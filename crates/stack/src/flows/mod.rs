@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::env::Env;
 use crate::event::Trace;
 use crate::flow::FlowKey;
-use crate::flows::slot::{Beginning, Owner, Slot};
+use crate::flows::slot::{Beginning, Marks, Owner, Slot};
 use crate::flows::table::Table;
 use crate::random::Random;
 use alloc::boxed::Box;
@@ -108,7 +108,7 @@ impl Flows {
     }
 
     /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has news.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(slot) = self.table.slots.get_mut(index) else { return false };
         let disposition = slot.conn.handle_segment(segment, now, &mut self.env.pool);
@@ -141,7 +141,7 @@ impl Flows {
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.table.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
-        if over && slot.owner == Owner::Nobody && !slot.queued {
+        if over && slot.owner == Owner::Nobody && !slot.marks.has(Marks::QUEUED) {
             if let Some(asked) = slot.asked.take()
                 && self.table.spare.len() < SPARE
             {
@@ -166,7 +166,7 @@ impl Flows {
         let (index, slot) = self.table.slots.reserve(Slot::default);
         slot.renew(tcp, with);
         begin(slot, &mut self.env.pool);
-        slot.queued = true;
+        slot.marks.set(Marks::QUEUED);
         self.env.outbox.queue(index);
         // A connect carried in a lookup has no server yet, so it has no mapping of a translator to keep.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {

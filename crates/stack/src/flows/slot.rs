@@ -34,6 +34,89 @@ pub(crate) enum Owner {
     Nobody,
 }
 
+/// The side that opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Side {
+    /// This stack did, as a client.
+    Client,
+    /// The peer did.
+    #[default]
+    Server,
+}
+
+/// Whether a connection can be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stage {
+    /// It is in the flow table.
+    Mapped,
+    /// It is over, and out of the table.
+    #[default]
+    Ended,
+}
+
+/// The certificate of a first flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Shown {
+    /// It had none.
+    #[default]
+    Nothing,
+    /// It was sent or received with one.
+    Certificate,
+    /// It was sent with one, and a front delivered it to the server.
+    ByFront,
+}
+
+/// A set of what is to be done for a connection, and of what was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Marks(u16);
+
+impl Marks {
+    /// It is in the transmit queue.
+    pub(crate) const QUEUED: Self = Self(1);
+    /// It is in the event queue.
+    pub(crate) const ANNOUNCED: Self = Self(1 << 1);
+    /// It waits for memory, see `stack/shortage.rs`.
+    pub(crate) const STARVED: Self = Self(1 << 2);
+    /// Its outcome is in the counters.
+    pub(crate) const COUNTED: Self = Self(1 << 3);
+    /// The store has learnt from it about the path.
+    pub(crate) const PATH_TOLD: Self = Self(1 << 4);
+    /// It was granted a one-time cookie that becomes valid with the client's ACK.
+    pub(crate) const GRANTED: Self = Self(1 << 5);
+    /// Its first flight was accepted before, so it is reset when its handshake is complete.
+    pub(crate) const REPEAT: Self = Self(1 << 6);
+    /// Its end is remembered for 2 MSL, also if the peer closes first.
+    pub(crate) const HOLD: Self = Self(1 << 7);
+    /// It counts as one of its client's connections, see [`crate::server::clients`].
+    pub(crate) const OF_CLIENT: Self = Self(1 << 8);
+
+    /// Whether `mark` is in the set.
+    #[inline]
+    pub(crate) const fn has(self, mark: Self) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    #[inline]
+    pub(crate) const fn set(&mut self, mark: Self) {
+        self.0 |= mark.0;
+    }
+
+    #[inline]
+    pub(crate) const fn clear(&mut self, mark: Self) {
+        self.0 &= !mark.0;
+    }
+
+    /// Clears `mark`. Returns whether it was set.
+    #[inline]
+    pub(crate) const fn take(&mut self, mark: Self) -> bool {
+        let was = self.has(mark);
+        if was {
+            self.clear(mark);
+        }
+        was
+    }
+}
+
 /// A client's pending connect: what its SYN asked for. The credential store learns of it when the answer comes.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
@@ -141,44 +224,26 @@ pub(crate) struct Slot {
     pub key: FlowKey,
     /// The four-tuple's hash in the flow table.
     pub hash: u64,
-    /// This stack opened it.
-    pub client: bool,
+    /// Which side opened it.
+    pub side: Side,
+    /// Whether it is in the flow table.
+    pub stage: Stage,
     /// Who owns it.
     pub owner: Owner,
     /// What became of its first flight.
     pub outcome: Outcome,
-    /// Its outcome is in the counters.
-    pub counted: bool,
+    /// With which certificate its first flight was sent or received.
+    pub shown: Shown,
+    /// What is to be done for it, and what was.
+    pub marks: Marks,
     /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
     pub asked: Option<Box<Asked>>,
     /// Its place among the listener's pending first flights.
     pub place: Option<Place>,
-    /// It was granted a one-time cookie that becomes valid with the client's ACK.
-    pub granted: bool,
-    /// Its first flight was sent or received with a certificate.
-    pub certificate: bool,
-    /// A front delivered its first flight to the server.
-    pub relayed: bool,
-    /// Its first flight was accepted before, so it is reset when its handshake is complete.
-    pub repeat: bool,
-    /// Its end is remembered for 2 MSL, also if the peer closes first.
-    pub hold: bool,
     /// What the network last reported about its packets.
     pub network_error: Option<IcmpErrorKind>,
     /// Changes of which the application has not been notified.
     pub ready: Readiness,
-    /// It is in the event queue.
-    pub announced: bool,
-    /// It is in the transmit queue.
-    pub queued: bool,
-    /// It waits for memory, see `stack/shortage.rs`.
-    pub starved: bool,
-    /// It is in the flow table.
-    pub mapped: bool,
-    /// The store has learnt from it about the path.
-    pub path_told: bool,
-    /// Whether it counts as one of its client's connections, see [`crate::server::clients`].
-    pub of_client: bool,
     /// The pair of UDP ports that it uses; `None` on raw IP.
     pub pair: Option<PairId>,
 }
@@ -194,25 +259,16 @@ impl Slot {
             conn,
             key: own_key,
             hash: own_hash,
-            client,
+            side,
+            stage,
             owner: own_owner,
             outcome: own_outcome,
-            counted,
+            shown,
+            marks,
             asked,
             place,
-            granted,
-            certificate,
-            relayed,
-            repeat,
-            hold,
             network_error,
             ready,
-            announced,
-            queued,
-            starved,
-            mapped,
-            path_told,
-            of_client,
             pair,
         } = self;
         conn.renew(tcp, ends, now);
@@ -221,9 +277,8 @@ impl Slot {
         *place = None;
         *network_error = None;
         *pair = None;
-        (*client, *counted, *granted, *certificate, *relayed) = (false, false, false, false, false);
-        (*hold, *announced, *queued, *starved, *mapped) = (false, false, false, false, true);
-        (*ready, *of_client, *path_told, *repeat) = (Readiness::default(), false, false, false);
+        (*side, *stage, *shown, *marks) = (Side::Server, Stage::Mapped, Shown::Nothing, Marks::default());
+        *ready = Readiness::default();
     }
 
     /// Gives all memory back, because the connection is over.
@@ -232,6 +287,12 @@ impl Slot {
         self.conn.retire(pool);
         self.asked = None;
         self.place = None;
+    }
+
+    /// Whether this stack opened it.
+    #[inline]
+    pub(crate) fn is_client(&self) -> bool {
+        self.side == Side::Client
     }
 
     /// When data last left for a peer that has not acknowledged everything, or `None`.
@@ -255,8 +316,8 @@ impl Slot {
     /// Adds the connection, which has this id, to the events if the application owns it and was not notified yet.
     #[inline]
     pub(crate) fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
-        if self.owner == Owner::Application && !self.announced {
-            self.announced = true;
+        if self.owner == Owner::Application && !self.marks.has(Marks::ANNOUNCED) {
+            self.marks.set(Marks::ANNOUNCED);
             journal.announce(index, generation);
         }
     }
@@ -266,11 +327,11 @@ impl Slot {
     #[inline(always)]
     #[must_use]
     pub(crate) fn touch(&mut self, index: u32, outbox: &mut Outbox, tracing: bool) -> bool {
-        if !self.queued {
-            self.queued = true;
+        if !self.marks.has(Marks::QUEUED) {
+            self.marks.set(Marks::QUEUED);
             outbox.queue(index);
         }
-        let decided = !self.counted && self.outcome != Outcome::Undecided;
+        let decided = !self.marks.has(Marks::COUNTED) && self.outcome != Outcome::Undecided;
         decided || self.conn.has_readiness() || tracing
     }
 }
@@ -301,13 +362,11 @@ mod tests {
         };
         let mut slot = Slot::default();
         begin(&mut slot, &before, 1, Owner::Twin(3), Outcome::Accepted);
-        (slot.client, slot.counted, slot.granted, slot.certificate, slot.relayed) =
-            (true, true, true, true, true);
-        (slot.hold, slot.announced, slot.queued, slot.starved, slot.mapped) = (true, true, true, true, false);
-        (slot.path_told, slot.repeat) = (true, true);
+        (slot.side, slot.stage, slot.shown) = (Side::Client, Stage::Ended, Shown::ByFront);
+        slot.marks = Marks(u16::MAX);
         slot.asked = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
-        (slot.ready, slot.of_client) = (Readiness::CLOSED, true);
+        slot.ready = Readiness::CLOSED;
         slot.retire(&mut Pool::new(0));
         let mut fresh = Slot::default();
         for slot in [&mut slot, &mut fresh] {

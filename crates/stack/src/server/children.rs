@@ -4,7 +4,7 @@ use crate::config::ResponsePolicy;
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Owner};
+use crate::flows::slot::{Beginning, Marks, Owner};
 use crate::server::Server;
 use crate::server::admission::{Admitted, Handshake};
 use crate::server::listeners::Room;
@@ -77,7 +77,7 @@ impl Server {
         if unlikely(repeat)
             && let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child))
         {
-            slot.repeat = true;
+            slot.marks.set(Marks::REPEAT);
         }
         child
     }
@@ -154,7 +154,9 @@ impl Server {
             |slot, pool| {
                 slot.conn.open_passive(segment, plan, pool, now);
                 slot.place = place;
-                slot.hold = hold;
+                if hold {
+                    slot.marks.set(Marks::HOLD);
+                }
             },
         );
         flows.trace_outcome(child, outcome);
@@ -254,7 +256,7 @@ impl Server {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
         let listener = self.listeners.id(listener);
         if let Some(slot) = flows.table.slots.get_mut(child) {
-            slot.granted = true;
+            slot.marks.set(Marks::GRANTED);
             self.grants.insert(child, (listener, serial));
         }
     }

@@ -1,5 +1,6 @@
 //! How a packet to send is found: first the answers that need no connection, then the connections in turn.
 
+use crate::flows::slot::{Marks, Stage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use firstflight_wire::Instant;
@@ -42,10 +43,10 @@ impl Stack {
             // In most cases the connection has sent everything and leaves the queue.
             if likely(sent.is_none() || slot.conn.is_quiet()) {
                 self.flows.env.outbox.end_turn();
-                slot.queued = false;
+                slot.marks.clear(Marks::QUEUED);
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
-                if !slot.mapped {
+                if slot.stage == Stage::Ended {
                     self.flows.reap(index);
                 } else if let Some(at) = slot.deadline() {
                     // An earlier timer stays in place: most timers are pushed back and never reached.

@@ -5,7 +5,7 @@ use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::icmp;
-use crate::flows::slot::Owner;
+use crate::flows::slot::{Owner, Shown};
 use crate::fragments::Rules;
 use crate::output::Reply;
 use crate::server::syn::{Syn, is_first_syn};
@@ -181,7 +181,7 @@ impl Stack {
             IcmpErrorKind::PacketTooBig { mtu } => {
                 let mss = icmp::mss_of(&key, mtu);
                 slot.conn.reduce_mss(mss, now);
-                if slot.client {
+                if slot.is_client() {
                     let network = self.flows.env.config.network_of(&key);
                     self.client.learn_path_mss(network, key.remote_ip(), mss, now);
                 }
@@ -212,7 +212,7 @@ impl Stack {
     #[cold]
     fn unreachable(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.flows.table.slots.get(index) else { return };
-        if slot.key.is_carried() && !slot.client && !slot.certificate {
+        if slot.key.is_carried() && !slot.is_client() && slot.shown == Shown::Nothing {
             return;
         }
         if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
@@ -338,7 +338,7 @@ impl Stack {
     /// Like [`Self::deliver`], for a connection that is being opened, and for a SYN or RST.
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
-        let (client, owner) = (slot.client, slot.owner);
+        let (client, owner) = (slot.is_client(), slot.owner);
         if unlikely(self.client.has_armed())
             && slot.conn.is_refused_by(segment)
             && self.client.hold_armed(&mut self.flows, index, CloseReason::Refused, now)

@@ -1,6 +1,6 @@
 //! The life of a connection in the stack: it is inserted, something happens to it, it ends, its slot is free again.
 
-use crate::flows::slot::Owner;
+use crate::flows::slot::{Marks, Owner, Shown, Stage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use alloc::sync::Arc;
@@ -46,8 +46,10 @@ impl Stack {
         if ready.contains(Readiness::CONNECTED) {
             slot.place = None;
             self.flows.env.journal.counters.established += 1;
-            let kept =
-                slot.certificate || slot.granted || slot.pair.is_some() || self.server.counts_clients();
+            let kept = slot.shown != Shown::Nothing
+                || slot.marks.has(Marks::GRANTED)
+                || slot.pair.is_some()
+                || self.server.counts_clients();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
                 self.opened(index, now);
                 let Some(again) = self.flows.table.slots.get_mut(index) else { return };
@@ -62,9 +64,9 @@ impl Stack {
         if !ready.is_empty() {
             slot.announce(index, generation, &mut self.flows.env.journal);
         }
-        if !slot.counted && slot.outcome != Outcome::Undecided {
-            slot.counted = true;
-            let side = if slot.client {
+        if !slot.marks.has(Marks::COUNTED) && slot.outcome != Outcome::Undecided {
+            slot.marks.set(Marks::COUNTED);
+            let side = if slot.is_client() {
                 &mut self.flows.env.journal.counters.client
             } else {
                 &mut self.flows.env.journal.counters.server
@@ -86,13 +88,13 @@ impl Stack {
             self.settle(now);
         }
         let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
-        if slot.certificate {
+        if slot.shown != Shown::Nothing {
             self.server.proved(&mut self.flows, index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
-        let granted = core::mem::take(&mut slot.granted);
-        if unlikely(slot.repeat) {
+        let granted = slot.marks.take(Marks::GRANTED);
+        if unlikely(slot.marks.has(Marks::REPEAT)) {
             self.flows.env.journal.counters.repeats_reset += 1;
             self.flows.shed(index);
             self.settle(now);
@@ -109,14 +111,14 @@ impl Stack {
     fn ended(&mut self, index: u32, now: Instant) {
         let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
         // From now on, the peer's segments belong to no connection. What is left to send comes after the resets for them.
-        if slot.client
+        if slot.is_client()
             && self.flows.env.outbox.has_room(1)
             && let Some((header, options)) = slot.conn.take_proof(now)
         {
             let reply = Reply::Segment { key: slot.key, header, options };
             self.flows.env.reply(reply);
         }
-        if slot.client
+        if slot.is_client()
             && let Some(other) = self.client.visit_over(&self.flows.env.config, slot, now)
         {
             self.client.tell_other(&mut self.flows, other);
@@ -124,7 +126,7 @@ impl Stack {
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
-        if unlikely(core::mem::take(&mut slot.granted)) {
+        if unlikely(slot.marks.take(Marks::GRANTED)) {
             if slot.conn.has_reset_acknowledged_syn() {
                 // The cookie has arrived where it was sent to, which is all that its activation needs.
                 self.server.activate(index);
@@ -132,7 +134,7 @@ impl Stack {
                 self.server.forget_grant(index);
             }
         }
-        if unlikely(slot.certificate) {
+        if unlikely(slot.shown != Shown::Nothing) {
             self.server.vouched_for_nothing(&mut self.flows, index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
@@ -140,10 +142,10 @@ impl Stack {
         if unlikely(slot.place.is_some()) {
             self.server.give_back_place(slot, now);
         }
-        if unlikely(!core::mem::take(&mut slot.mapped)) {
+        if unlikely(core::mem::replace(&mut slot.stage, Stage::Ended) == Stage::Ended) {
             return;
         }
-        if unlikely(slot.of_client) {
+        if unlikely(slot.marks.has(Marks::OF_CLIENT)) {
             self.server.left(slot, index);
         }
         if unlikely(self.client.has_armed()) {
@@ -172,7 +174,7 @@ impl Stack {
                     (before + 1 - self.flows.table.time_wait.len()) as u64;
             }
         }
-        if unlikely(slot.hold)
+        if unlikely(slot.marks.has(Marks::HOLD))
             && slot.conn.close_reason() == Some(CloseReason::Finished)
             && slot.conn.state() == StateName::Closed
         {

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flows::Flows;
-use crate::flows::slot::Owner;
+use crate::flows::slot::{Marks, Owner, Shown};
 use crate::fragments::Fragments;
 use crate::journal::Subject;
 use crate::journal::counters::Counters;
@@ -240,8 +240,8 @@ impl Stack {
                 .map_or(0, |a| a.ladder.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
             network_error: slot.network_error,
-            certificate: slot.certificate,
-            relayed: slot.relayed,
+            certificate: slot.shown != Shown::Nothing,
+            relayed: slot.shown == Shown::ByFront,
             cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
             totals: slot.conn.totals(),
             carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
@@ -356,7 +356,7 @@ impl Stack {
                 Subject::Connection(id) => id,
             };
             let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) else { continue };
-            slot.announced = false;
+            slot.marks.clear(Marks::ANNOUNCED);
             let ready = core::mem::take(&mut slot.ready);
             if slot.owner == Owner::Application && !ready.is_empty() {
                 return Some(Event::Ready(id, ready));
