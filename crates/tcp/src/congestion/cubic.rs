@@ -20,7 +20,7 @@ const GAP_SLACK: u64 = 10_000_000;
 /// RFC 9438: the window is a cubic function of the time since the last reduction, with C = 0.4, β = 0.7, fast
 /// convergence and the Reno-friendly region. Its first slow start is HyStart++ (RFC 9406).
 #[derive(Debug, Clone)]
-pub struct Cubic {
+pub(crate) struct Cubic {
     mss: u32,
     state: State,
     /// The state before the last reduction (§4.9). Most connections have none.
@@ -64,7 +64,7 @@ impl Cubic {
     /// The initial state for segments of `mss` bytes.
     #[inline]
     #[must_use]
-    pub fn new(mss: u32) -> Self {
+    pub(crate) fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
         let state = State { cwnd: initial_window(mss).min(MAX_WINDOW), ssthresh: u32::MAX, curve: None };
         Self { mss, state, saved: None, last_ack: Instant::from_nanos(0), hystart: HyStart::NEW }
@@ -73,7 +73,7 @@ impl Cubic {
     /// The initial state for another segment size, in place. Requires a state without acknowledgements and
     /// losses, so that the rest is already initial.
     #[inline]
-    pub fn settle(&mut self, mss: u32) {
+    pub(crate) fn settle(&mut self, mss: u32) {
         debug_assert!(self.saved.is_none() && self.state.curve.is_none());
         debug_assert_eq!(self.last_ack, Instant::from_nanos(0));
         self.mss = legal_mss(mss);

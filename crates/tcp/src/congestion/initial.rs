@@ -7,7 +7,7 @@ use core::str::FromStr;
 /// The initial window of RFC 6928 §2, in bytes: ten segments, a little less if they are large.
 #[inline]
 #[must_use]
-pub fn initial_window(mss: u32) -> u32 {
+pub(crate) fn initial_window(mss: u32) -> u32 {
     mss.saturating_mul(10).min(mss.saturating_mul(2).max(14_600))
 }
 
@@ -45,7 +45,7 @@ impl InitialWindow {
         }
     }
 
-    /// The window for segments of `mss` bytes, in bytes, from one segment to [`MAX_WINDOW`](super::MAX_WINDOW).
+    /// The window for segments of `mss` bytes, in bytes, from one segment to 2³⁰ bytes.
     #[inline]
     #[must_use]
     pub fn window(self, mss: u32) -> u32 {

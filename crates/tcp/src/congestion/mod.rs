@@ -1,7 +1,8 @@
 //! Congestion control: how many bytes may be in flight.
 //!
-//! The connection detects losses and calls a [`CongestionControl`]. The algorithm only changes the congestion
-//! window (cwnd) and the slow-start threshold (ssthresh), both in bytes.
+//! The connection detects losses and calls a `CongestionControl`. The algorithm only changes the congestion
+//! window (cwnd) and the slow-start threshold (ssthresh), both in bytes. A program chooses one by its name,
+//! [`Algorithm`]; the trait is not public, so that it can change with what an algorithm needs to know.
 
 mod algorithm;
 mod bbr;
@@ -11,10 +12,11 @@ mod initial;
 mod newreno;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
-pub use bbr::Bbr;
-pub use cubic::Cubic;
-pub use initial::{InitialWindow, NoInitialWindow, initial_window};
-pub use newreno::NewReno;
+pub(crate) use bbr::Bbr;
+pub(crate) use cubic::Cubic;
+pub(crate) use initial::initial_window;
+pub use initial::{InitialWindow, NoInitialWindow};
+pub(crate) use newreno::NewReno;
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -22,11 +24,11 @@ use firstflight_wire::Instant;
 
 /// Largest congestion window. No window grows beyond what window scaling can announce (65535 · 2¹⁴, RFC 7323
 /// §2.3), so arithmetic on windows fits into 32 bits.
-pub const MAX_WINDOW: u32 = 1 << 30;
+pub(crate) const MAX_WINDOW: u32 = 1 << 30;
 
 /// What the algorithm learns from an acknowledgement of new data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AckSample {
+pub(crate) struct AckSample {
     /// When the acknowledgement arrived.
     pub now: Instant,
     /// Bytes newly acknowledged.
@@ -45,7 +47,7 @@ pub struct AckSample {
 
 /// The delivery rate of the path, measured from one acknowledgement (RS of draft-ietf-ccwg-bbr §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateSample {
+pub(crate) struct RateSample {
     /// When the acknowledgement arrived.
     pub now: Instant,
     /// Bytes a second (RS.delivery_rate); 0 without a reliable measurement.
@@ -83,7 +85,7 @@ pub struct RateSample {
 
 /// A segment that was found lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LostSegment {
+pub(crate) struct LostSegment {
     /// Now.
     pub now: Instant,
     /// The segment's length.
@@ -102,7 +104,7 @@ pub struct LostSegment {
 
 /// The state just before data leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Departure {
+pub(crate) struct Departure {
     /// Now.
     pub now: Instant,
     /// Bytes in flight.
@@ -119,7 +121,7 @@ pub struct Departure {
 /// during fast recovery, then [`on_recovery_exit`](Self::on_recovery_exit). After
 /// [`on_timeout`](Self::on_timeout) the window is in slow start, and every acknowledgement goes to
 /// [`on_ack`](Self::on_ack).
-pub trait CongestionControl {
+pub(crate) trait CongestionControl {
     /// The congestion window in bytes, at least one segment.
     fn window(&self) -> u32;
 
@@ -200,7 +202,7 @@ pub trait CongestionControl {
 
 /// The algorithm of one connection. It is an enum, so that only BBR's model needs an allocation.
 #[derive(Debug, Clone)]
-pub enum Controller {
+pub(crate) enum Controller {
     /// See [`NewReno`].
     NewReno(NewReno),
     /// See [`Cubic`].
@@ -219,7 +221,7 @@ impl Controller {
     /// The algorithm in its initial state for segments of `mss` bytes. Its random choices follow from `seed`.
     #[inline]
     #[must_use]
-    pub fn new(algorithm: Algorithm, mss: u32, seed: u32) -> Self {
+    pub(crate) fn new(algorithm: Algorithm, mss: u32, seed: u32) -> Self {
         match algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(mss)),
             Algorithm::Cubic => Self::Cubic(Cubic::new(mss)),

@@ -10,7 +10,7 @@ const SLOW_START_LIMIT: u32 = 2;
 
 /// RFC 5681 with appropriate byte counting (RFC 3465, L = 2; L = 1 after a timeout).
 #[derive(Debug, Clone)]
-pub struct NewReno {
+pub(crate) struct NewReno {
     mss: u32,
     cwnd: u32,
     ssthresh: u32,
@@ -26,7 +26,7 @@ impl NewReno {
     /// The initial state for segments of `mss` bytes.
     #[inline]
     #[must_use]
-    pub fn new(mss: u32) -> Self {
+    pub(crate) fn new(mss: u32) -> Self {
         let mss = legal_mss(mss);
         Self {
             mss,

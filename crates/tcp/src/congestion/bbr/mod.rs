@@ -102,7 +102,7 @@ struct Saved {
 
 /// BBR version 3.
 #[derive(Debug, Clone)]
-pub struct Bbr {
+pub(crate) struct Bbr {
     mss: u32,
     initial: InitialWindow,
     cwnd: u32,
@@ -176,7 +176,7 @@ pub struct Bbr {
 impl Bbr {
     /// The initial state for segments of `mss` bytes. `seed` determines the random times of the probes.
     #[must_use]
-    pub fn new(mss: u32, seed: u32) -> Self {
+    pub(crate) fn new(mss: u32, seed: u32) -> Self {
         let mss = legal_mss(mss);
         let initial = InitialWindow::Standard;
         let mut bbr = Self {
