@@ -19,7 +19,7 @@ use crate::span::{self, MS};
 use certified::{Shown, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
-use firstflight::wire::Instant;
+use firstflight_wire::Instant;
 use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight, Stream, Time};
 use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};

@@ -134,6 +134,7 @@ pub mod metrics;
 #[path = "no_metrics.rs"]
 mod metrics;
 mod network;
+mod parts;
 #[cfg(feature = "asap")]
 pub mod record;
 #[cfg(feature = "server")]
@@ -165,12 +166,11 @@ use engine::{
 };
 pub use first_flight::FirstFlight;
 pub use first_flight::{Carriage, MakeFlight};
-pub use firstflight_credential as credential;
-pub use firstflight_wire as wire;
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};
 pub use network::network_id;
+pub use parts::{credential, wire};
 #[cfg(feature = "server")]
 pub use server::{Server, ServerBuilder, ToLocalAddrs};
 pub use stream::{
@@ -180,7 +180,7 @@ pub use stream::{
 pub use {
     client::asap::{FoundVerifiers, InsideLookups, NamedVerifier, Uncertified},
     engine::own_verifier::{OwnVerifier, OwnVerifierError},
-    firstflight_verifier as verifier,
+    parts::verifier,
     server::fronts::{RelayTarget, RelayTargetError},
 };
 #[cfg(feature = "engine")]
@@ -188,14 +188,13 @@ pub use {
     endpoint::Endpoint,
     endpoint::shards::Sharding,
     engine::{keys, serial_file, trust},
-    firstflight_link as link,
     firstflight_stack::{
         CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
         FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
         StateName, UnknownResponsePolicy,
     },
-    firstflight_tcp as tcp,
     listener::Listener,
+    parts::{link, tcp},
     random::{certificate_clock, config, random_bytes, random_guard_key, random_key, random_secret, unix_ms},
     store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError},
     time::{Time, block_on_virtual},

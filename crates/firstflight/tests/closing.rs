@@ -1,11 +1,11 @@
 //! How connections and endpoints end, in virtual time.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use firstflight::link::path::Verdict;
 use firstflight::link::{MemoryLink, PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::{
     ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, Time, block_on_virtual,
 };
+use firstflight_link::path::Verdict;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 
 use firstflight::credential::{FastOpenPolicy, KeyRing, NetworkId, Outcome, PendingLimit, Reason, Scheme};
 use firstflight::link::VirtualTime;
-use firstflight::link::path::Verdict;
 use firstflight::{
     Client, ClientError, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, Time,
     block_on_virtual, link,
 };
+use firstflight_link::path::Verdict;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -6,16 +6,16 @@
 use crate::certified::{LOCAL, PORT, certificate, identity, policy};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::link::UdpLink;
-use firstflight::wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};
-use firstflight::wire::carrier::Carried;
-use firstflight::wire::tcp::Segment;
-use firstflight::wire::{Instant, SeqNum};
 use firstflight::{Endpoint, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
     Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Fragment, Fragments, OpenBuffer, Reassembled,
     Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, Relayed, WindowScale, seal,
 };
+use firstflight_wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::tcp::Segment;
+use firstflight_wire::{Instant, SeqNum};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Scheme};
-use firstflight::link::udp::SharedUdp;
+use firstflight::link::SharedUdp;
 use firstflight::link::{Tun, TunConfig};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Sharding, Workers};
 use nix::sched::{CloneFlags, unshare};

@@ -2,7 +2,7 @@
 
 use super::DemoError;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
-use firstflight::wire::asap::CertificateFlags;
+use firstflight_wire::asap::CertificateFlags;
 use firstflight::{Certified, Time};
 use rand_chacha::ChaCha20Rng;
 use std::io;

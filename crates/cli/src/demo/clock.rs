@@ -2,7 +2,7 @@
 
 use super::DemoError;
 use crate::error::Error;
-use firstflight::link::memory::MemoryLinkError;
+use firstflight::link::MemoryLinkError;
 use firstflight::link::{MemoryLink, PathConfig, VirtualTime, real_time_pair, virtual_time_pair};
 use firstflight::{Time, block_on_virtual};
 use std::time::Duration;

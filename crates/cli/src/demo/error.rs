@@ -1,7 +1,7 @@
 //! Why `demo` stops.
 
 use firstflight::credential::asap::TrustError;
-use firstflight::link::memory::MemoryLinkError;
+use firstflight::link::MemoryLinkError;
 use firstflight_daemon::ExitKind;
 use std::io;
 use std::path::PathBuf;

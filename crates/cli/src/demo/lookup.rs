@@ -7,8 +7,8 @@ use crate::error::Error;
 use firstflight::carriage::{Exchange, Proof};
 use firstflight::credential::asap::ClientCertificate;
 use firstflight::record::Published;
-use firstflight::wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
-use firstflight::wire::{Clock, Instant};
+use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+use firstflight_wire::{Clock, Instant};
 use firstflight::{Authority, Client, Endpoint, FirstFlight, InsideLookups, RelayedFlight, Stream, Time};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{

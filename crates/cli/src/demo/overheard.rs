@@ -1,10 +1,10 @@
 //! An eavesdropper on the path who sends a request again from another port.
 
 use firstflight::link::Link;
-use firstflight::wire::carrier::Carried;
-use firstflight::wire::ip::{Packet, Protocol};
-use firstflight::wire::tcp::{self, Flags, Segment};
-use firstflight::wire::udp::{self, Datagram};
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::tcp::{self, Flags, Segment};
+use firstflight_wire::udp::{self, Datagram};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,14 +8,14 @@ use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Report, Restraint, Ser
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
-use firstflight::wire::asap::{Carriage, UdpService, Zone};
-use firstflight::wire::{Clock, Instant};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
     ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
+use firstflight_wire::asap::{Carriage, UdpService, Zone};
+use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::future::{pending, ready};

@@ -5,9 +5,9 @@ use firstflight::credential::asap::{
     AsapPolicy, ClientCertificate, GuardDomain, Identity, PrivateKey, TrustStore, Trusted, certify,
 };
 use firstflight::credential::{PendingLimit, Quarantine, ReplayTable, Window};
-use firstflight::wire::Instant;
-use firstflight::wire::asap::CertificateFlags;
 use firstflight::{Certified, ConnectConfig};
+use firstflight_wire::Instant;
+use firstflight_wire::asap::CertificateFlags;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 

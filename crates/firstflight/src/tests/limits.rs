@@ -8,8 +8,6 @@ use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
 
-use firstflight::wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
-use firstflight::wire::{Clock, Instant};
 use firstflight::{
     CarrierConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Time, block_on_virtual,
 };
@@ -18,6 +16,8 @@ use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
     ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
+use firstflight_wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
+use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::HashMap;

@@ -522,7 +522,7 @@ fn cached(server: &str, network: NetworkId) -> CachedServer {
         network,
         server: server.parse().unwrap(),
         cookies: vec![CachedCookie {
-            cookie: firstflight::wire::tcp::Cookie::new(&[1; 8]).unwrap(),
+            cookie: firstflight_wire::tcp::Cookie::new(&[1; 8]).unwrap(),
             experimental: false,
             granted: firstflight::unix_ms(),
         }],

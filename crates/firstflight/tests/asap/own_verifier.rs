@@ -6,13 +6,13 @@ use firstflight::credential::asap::{AsapPolicy, ClientCertificate, PrivateKey, T
 use firstflight::credential::{Outcome, Reason};
 use firstflight::link::{Link, MemoryLink, PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::verifier::{Config, Issuer};
-use firstflight::wire::asap::message::{self, Message, Refused, Request, Tokens, TransactionId};
-use firstflight::wire::ip::{Ecn, Header, Packet, Protocol};
-use firstflight::wire::{Clock, udp};
 use firstflight::{
     CarrierConfig, Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, OwnVerifier,
     Stream, Time, block_on_virtual,
 };
+use firstflight_wire::asap::message::{self, Message, Refused, Request, Tokens, TransactionId};
+use firstflight_wire::ip::{Ecn, Header, Packet, Protocol};
+use firstflight_wire::{Clock, udp};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A path in virtual time whose ends have several queues, as a network card has.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part")]
 
-use firstflight::link::path::Verdict;
 use firstflight::link::{Link, MemoryLink};
+use firstflight_link::path::Verdict;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

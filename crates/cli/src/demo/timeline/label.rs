@@ -1,10 +1,10 @@
 //! What a packet is called in the picture.
 
-use firstflight::wire::asap::Offer;
-use firstflight::wire::carrier::Carried;
-use firstflight::wire::ip::{Packet, Protocol};
-use firstflight::wire::tcp::{FastOpen, Flags, Segment};
-use firstflight::wire::udp::Datagram;
+use firstflight_wire::asap::Offer;
+use firstflight_wire::carrier::Carried;
+use firstflight_wire::ip::{Packet, Protocol};
+use firstflight_wire::tcp::{FastOpen, Flags, Segment};
+use firstflight_wire::udp::Datagram;
 use std::net::IpAddr;
 
 /// A part of what a packet carries, in the order in which a label names them.

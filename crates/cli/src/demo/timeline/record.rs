@@ -2,7 +2,7 @@
 
 use super::label::{Connection, Part, read};
 use firstflight::Time;
-use firstflight::wire::Instant;
+use firstflight_wire::Instant;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -4,9 +4,9 @@ use super::label::{Part, label};
 use super::picture::{Arrow, arrows};
 use super::record::{Hop, Log, Place};
 use firstflight::link::VirtualTime;
-use firstflight::wire::SeqNum;
-use firstflight::wire::ip::{self, Ecn, Protocol};
-use firstflight::wire::tcp::{Flags, Header};
+use firstflight_wire::SeqNum;
+use firstflight_wire::ip::{self, Ecn, Protocol};
+use firstflight_wire::tcp::{Flags, Header};
 use firstflight::{Time, block_on_virtual};
 use std::time::Duration;
 

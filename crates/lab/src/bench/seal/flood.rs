@@ -7,7 +7,7 @@ use super::ends::{ANSWER, Ends, REQUEST, check};
 use super::io::{Io, now, poll};
 use super::timed;
 use crate::bench::BenchError;
-use firstflight::wire::Instant;
+use firstflight_wire::Instant;
 use firstflight_tls::Acceptor;
 use firstflight_tls::seal::{OpeningBudget, REJECT};
 use std::net::{IpAddr, Ipv4Addr};
