@@ -138,13 +138,13 @@ impl World {
         let ips: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
         let make = |end: usize| {
             let (side, mut config) = (&run.ends[end], Config::new(vec![ips[end]], [end as u8; 32]));
-            config.tcp.timestamps = side.timestamps;
-            config.tcp.sack = side.sack;
-            config.tcp.window_scaling = side.window_scaling;
-            config.tcp.nodelay = side.nodelay;
-            config.tcp.data_in_syn_ack = run.data_in_syn_ack;
-            config.tcp.send_buffer = u32::from(side.send_buffer).max(500);
-            config.tcp.receive_buffer = u32::from(side.receive_buffer).max(500) * 4;
+            config.tcp.set_timestamps(side.timestamps);
+            config.tcp.set_sack(side.sack);
+            config.tcp.set_window_scaling(side.window_scaling);
+            config.tcp.set_nodelay(side.nodelay);
+            config.tcp.set_data_in_syn_ack(run.data_in_syn_ack);
+            config.tcp.set_send_buffer(u32::from(side.send_buffer).max(500));
+            config.tcp.set_receive_buffer(u32::from(side.receive_buffer).max(500) * 4);
             let mut stack = Stack::new(config, Instant::ZERO);
             let clock =
                 Clock { mono: Instant::ZERO, unix_ms: 1_800_000_000_000, uncertainty: Duration::ZERO };

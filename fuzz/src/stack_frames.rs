@@ -156,13 +156,13 @@ struct World {
 fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
     let mut config = Config::new(vec![ip], [7; 32]);
     config.carrier = carried.then_some(CarrierConfig::new(STACK_OUTER));
-    config.tcp.timestamps = setup.timestamps;
-    config.tcp.sack = setup.sack;
-    config.tcp.window_scaling = setup.window_scaling;
-    config.tcp.nodelay = setup.nodelay;
-    config.tcp.data_in_syn_ack = setup.data_in_syn_ack;
-    config.tcp.send_buffer = u32::from(setup.send_buffer).max(1) * 4;
-    config.tcp.receive_buffer = u32::from(setup.receive_buffer).max(1) * 4;
+    config.tcp.set_timestamps(setup.timestamps);
+    config.tcp.set_sack(setup.sack);
+    config.tcp.set_window_scaling(setup.window_scaling);
+    config.tcp.set_nodelay(setup.nodelay);
+    config.tcp.set_data_in_syn_ack(setup.data_in_syn_ack);
+    config.tcp.set_send_buffer(u32::from(setup.send_buffer).max(1) * 4);
+    config.tcp.set_receive_buffer(u32::from(setup.receive_buffer).max(1) * 4);
     config.limits = Limits::default()
         .connections(if setup.tight { 5 } else { 40 })
         .time_wait(if setup.tight { 2 } else { 16 })

@@ -57,9 +57,9 @@ pub struct Network {
 impl Network {
     /// Sets what the options say about an engine without a device.
     pub fn tune(&self, config: &mut Config) {
-        config.tcp.congestion = self.congestion;
+        config.tcp.set_congestion(self.congestion);
         if let Some(segments) = self.initial_window {
-            config.tcp.initial_window = InitialWindow::segments(segments.into()).unwrap_or_default();
+            config.tcp.set_initial_window(InitialWindow::segments(segments.into()).unwrap_or_default());
         }
     }
 
@@ -166,7 +166,7 @@ impl Network {
 /// message must not wait for an acknowledgement.
 pub fn engine_config(addresses: Vec<IpAddr>) -> Result<Config, Error> {
     let mut config = firstflight::config(addresses).map_err(Error::Random)?;
-    config.tcp.nodelay = true;
+    config.tcp.set_nodelay(true);
     Ok(config)
 }
 

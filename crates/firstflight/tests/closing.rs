@@ -44,7 +44,7 @@ impl World {
         let time = Time::from(time.clone());
         let engine = |ip: &str, link: MemoryLink| {
             let mut config = firstflight::config(vec![ip.parse().unwrap()]).unwrap();
-            config.tcp.user_timeout = user_timeout;
+            config.tcp.set_user_timeout(user_timeout);
             Endpoint::in_time(config, link, &time)
         };
         let (client, server) = (engine("10.0.0.1", near), engine("10.0.0.2", far));

@@ -121,6 +121,6 @@ pub(crate) fn engine(
 ) -> Result<firstflight::Config, GatewayError> {
     let mut engine = firstflight::config(addresses).map_err(GatewayError::Random)?;
     listener.engine().configure(&mut engine);
-    engine.tcp.user_timeout = Some(listener.patience());
+    engine.tcp.set_user_timeout(Some(listener.patience()));
     Ok(engine)
 }

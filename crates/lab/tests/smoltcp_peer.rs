@@ -194,13 +194,13 @@ impl Ours {
         secret[..8].copy_from_slice(&seed.to_le_bytes());
         let mut config = Config::new(vec![OURS.into()], secret);
         config.mtu = mtu;
-        config.tcp.timestamps = dice.random_bool(0.7);
-        config.tcp.sack = dice.random_bool(0.7);
-        config.tcp.window_scaling = dice.random_bool(0.7);
-        config.tcp.nodelay = dice.random_bool(0.5);
-        config.tcp.send_buffer = pick(dice, &[2_000, 20_000, 1 << 20]);
-        config.tcp.receive_buffer = pick(dice, &[3_000, 60_000, 1 << 20]);
-        config.tcp.congestion = pick(dice, &Algorithm::ALL);
+        config.tcp.set_timestamps(dice.random_bool(0.7));
+        config.tcp.set_sack(dice.random_bool(0.7));
+        config.tcp.set_window_scaling(dice.random_bool(0.7));
+        config.tcp.set_nodelay(dice.random_bool(0.5));
+        config.tcp.set_send_buffer(pick(dice, &[2_000, 20_000, 1 << 20]));
+        config.tcp.set_receive_buffer(pick(dice, &[3_000, 60_000, 1 << 20]));
+        config.tcp.set_congestion(pick(dice, &Algorithm::ALL));
         Self { stack: Stack::new(config, Instant::ZERO), listener: None, id: None, app }
     }
 

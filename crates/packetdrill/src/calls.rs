@@ -146,7 +146,7 @@ impl World {
             _ => &[],
         };
         let tcp = Arc::new(tcp_config(&self.sysctl, &options, &self.flags));
-        let room = self.first_flight_room(remote.ip(), free, tcp.mss);
+        let room = self.first_flight_room(remote.ip(), free, tcp.largest_segment());
         let data = data.get(..data.len().min(room)).unwrap_or_default();
         let config = ConnectConfig::default()
             .fast_open(fast)

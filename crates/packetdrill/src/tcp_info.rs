@@ -155,7 +155,7 @@ fn filled(
     // last_data_sent, last_ack_sent, last_data_recv, last_ack_recv
     info.words(&[0, 0, heard, heard]);
     // pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, snd_cwnd, advmss, reordering, rcv_rtt, rcv_space, total_retrans
-    let advertised = u32::from(machine.config().mss);
+    let advertised = u32::from(machine.config().largest_segment());
     let (srtt, rttvar) = (micros(rtt.map(|r| r.0)), micros(rtt.map(|r| r.1)));
     info.words(&[advertised + 40, 0, srtt, rttvar, threshold, cwnd, advertised, facts.reordering, 0, 0]);
     info.words(&[machine.totals().retransmits]);

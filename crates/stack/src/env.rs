@@ -39,7 +39,7 @@ impl Env {
     pub(crate) fn new(config: Config, numbers: [u8; 16], random: Random, now: Instant) -> Self {
         let mut tcp = config.tcp.clone();
         // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
-        tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
+        tcp.set_mss(tcp.largest_segment().min(config.mtu.saturating_sub(40).min(0xffff) as u16));
         let limits = &config.limits;
         let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         Self {

@@ -10,7 +10,7 @@ const MSS: usize = 536;
 
 /// An open connection whose segments hold `MSS` bytes.
 fn open() -> (Peer, ConnId) {
-    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let mut p = Peer::with(|config| config.tcp.set_timestamps(false));
     let id = p.open_active(seg().mss(MSS as u16));
     (p, id)
 }
@@ -29,7 +29,7 @@ const QUICK: u64 = 2;
 /// millisecond, not for the 40 of a delayed acknowledgement.
 #[test]
 fn the_first_short_segments_are_acknowledged_almost_at_once() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| config.tcp.set_quick_acks(16));
     p.open_active(seg().mss(1460));
     for n in 0..16 {
         p.send(seg().seq(1 + 10 * n).ack(1).bytes(10));
@@ -46,7 +46,7 @@ fn the_first_short_segments_are_acknowledged_almost_at_once() {
 
 #[test]
 fn the_first_full_segments_are_acknowledged_at_once() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| config.tcp.set_quick_acks(16));
     p.open_active(seg().mss(1460));
     p.send(seg().seq(1).ack(1).bytes(1_460));
     p.expect().is_ack().ack(1_461).empty();
@@ -55,7 +55,7 @@ fn the_first_full_segments_are_acknowledged_at_once() {
 /// The delay of a millisecond saves a packet, because the answer carries the acknowledgement.
 #[test]
 fn an_answer_at_once_takes_the_first_acknowledgement_along() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| config.tcp.set_quick_acks(16));
     let id = p.open_active(seg().mss(1460));
     p.send(seg().seq(1).ack(1).data(b"question"));
     p.write(id, b"answer");
@@ -82,8 +82,8 @@ fn each_segment_of_a_response_is_acknowledged(p: &mut Peer, behind: u32, len: u3
 #[test]
 fn a_response_is_acknowledged_segment_by_segment_however_the_request_left() {
     let quick = |config: &mut firstflight_stack::Config| {
-        config.tcp.quick_acks = 16;
-        config.tcp.timestamps = false;
+        config.tcp.set_quick_acks(16);
+        config.tcp.set_timestamps(false);
     };
     let granted = || {
         let mut p = primed_by(Peer::with(quick), seg().mss(1460), 10);
@@ -141,7 +141,7 @@ fn a_response_is_acknowledged_segment_by_segment_however_the_request_left() {
 /// A server may send the beginning of its response with the SYN-ACK and right behind it (Google's `synack-data`).
 #[test]
 fn a_response_with_the_syn_ack_is_acknowledged_segment_by_segment() {
-    let mut p = primed_by(Peer::with(|config| config.tcp.quick_acks = 16), seg().mss(1460), 10);
+    let mut p = primed_by(Peer::with(|config| config.tcp.set_quick_acks(16)), seg().mss(1460), 10);
     p.connect(DATA, true);
     with_cookie(p.expect()).data(DATA);
     p.pass(10);
@@ -157,7 +157,7 @@ fn a_response_with_the_syn_ack_is_acknowledged_segment_by_segment() {
 
 #[test]
 fn after_an_answer_acknowledgements_wait_for_the_next() {
-    let mut p = Peer::with(|config| config.tcp.quick_acks = 16);
+    let mut p = Peer::with(|config| config.tcp.set_quick_acks(16));
     let id = p.open_active(seg().mss(1460));
     p.pass(100);
     p.send(seg().seq(1).ack(1).data(b"question"));
@@ -195,8 +195,8 @@ fn bursts_end_with_psh() {
 #[test]
 fn psh_can_be_kept_for_the_ends_of_writes() {
     let mut p = Peer::with(|config| {
-        config.tcp.timestamps = false;
-        config.tcp.push_bursts = None;
+        config.tcp.set_timestamps(false);
+        config.tcp.set_push_bursts(None);
     });
     let id = p.open_active(seg().mss(MSS as u16));
     p.write(id, &[1; 9 * MSS]);
@@ -206,7 +206,7 @@ fn psh_can_be_kept_for_the_ends_of_writes() {
 /// Bursts are retransmitted as they were sent, unless the peer already has a part of one.
 #[test]
 fn bursts_are_repeated_with_psh_at_their_ends() {
-    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let mut p = Peer::with(|config| config.tcp.set_timestamps(false));
     let id = p.open_active(seg().mss(MSS as u16).sack_ok());
     p.write(id, &[1; 10 * MSS]);
     assert_eq!(p.drain().len(), 10);
@@ -260,7 +260,7 @@ fn no_segment_crosses_the_end_of_a_record() {
 /// The SYN takes a sequence number, but no room in the peer's window.
 #[test]
 fn the_first_answer_fills_the_window_of_the_syn() {
-    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let mut p = Peer::with(|config| config.tcp.set_timestamps(false));
     let listener = p.listen_with(|config| config.fast_open = Some(policy(key(1), 8)));
     let cookie = p.cookie_of(key(1));
     p.send(seg().syn().mss(1460).win(1_000).cookie(cookie.as_bytes()).data(b"question"));
@@ -318,7 +318,7 @@ fn a_syn_ack_that_echoes_nothing_of_ours_is_reset() {
 #[test]
 fn what_a_crossed_syn_carried_can_be_acknowledged() {
     for taken in [0, 5] {
-        let mut p = Peer::with(|config| config.tcp.timestamps = false);
+        let mut p = Peer::with(|config| config.tcp.set_timestamps(false));
         let config = ConnectConfig::default().fast_open(true).no_cookie(true);
         let id = p.connect_with(b"first", &config);
         p.expect().is_syn().data(b"first");
@@ -387,7 +387,7 @@ fn a_listener_begins_to_take_first_flights() {
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_may_go_unanswered() {
     for answered in [true, false] {
-        let mut p = Peer::with(|config| config.tcp.answer_unsent_acks = answered);
+        let mut p = Peer::with(|config| config.tcp.set_answer_unsent_acks(answered));
         p.open_active(seg().mss(1460));
         p.send(seg().seq(1).ack(9_999).data(b"strange"));
         assert_eq!(p.drain().len(), usize::from(answered));
@@ -397,9 +397,9 @@ fn an_acknowledgement_of_what_was_never_sent_may_go_unanswered() {
 #[test]
 fn the_window_can_begin_small_and_grows_with_what_arrives() {
     let mut p = Peer::with(|config| {
-        config.tcp.first_window = Some(10_000);
-        config.tcp.scale = Some(0);
-        config.tcp.timestamps = false;
+        config.tcp.set_first_window(Some(10_000));
+        config.tcp.set_scale(Some(0));
+        config.tcp.set_timestamps(false);
     });
     let id = p.connect(b"", false);
     p.expect().is_syn().win(10_000);
@@ -427,7 +427,7 @@ fn what_is_looked_at_is_still_there() {
 
 #[test]
 fn the_timeout_can_be_kept_short() {
-    let mut p = Peer::with(|config| config.tcp.max_rto = std::time::Duration::from_secs(2));
+    let mut p = Peer::with(|config| config.tcp.set_max_rto(std::time::Duration::from_secs(2)));
     p.connect(b"", false);
     p.expect();
     let now = p.ms();
@@ -438,7 +438,7 @@ fn the_timeout_can_be_kept_short() {
 fn a_user_timeout_that_is_set_later_counts() {
     let (mut p, id) = open();
     let mut config = p.stack.connection(id).unwrap().config().as_ref().clone();
-    config.user_timeout = Some(core::time::Duration::from_secs(3));
+    config.set_user_timeout(Some(core::time::Duration::from_secs(3)));
     p.stack.set_tcp_config(id, config.into(), p.now);
     p.write(id, b"x");
     p.pass(2_900);
@@ -461,7 +461,7 @@ fn what_the_peer_has_is_counted() {
 /// A RST in answer to a SYN with an option ends the connect, as in Linux.
 #[test]
 fn a_refusal_can_be_final() {
-    let mut p = Peer::with(|config| config.tcp.retry_refused = false);
+    let mut p = Peer::with(|config| config.tcp.set_retry_refused(false));
     p.port = PORT;
     let id = p.connect(b"", true);
     p.expect().is_syn();

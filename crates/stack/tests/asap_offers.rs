@@ -329,7 +329,7 @@ fn data_that_does_not_fit_follows() {
 /// A small send buffer takes less than the SYN has room for. Only the data that rides is signed.
 #[test]
 fn a_small_send_buffer_signs_what_it_takes() {
-    let mut p = Peer::with(|config| config.tcp.send_buffer = 100);
+    let mut p = Peer::with(|config| config.tcp.set_send_buffer(100));
     let data = vec![b'x'; 500];
     let address = p.local().ip();
     let certificate = certificate_with(1, 2, address, (NOW_MS / 1000) as u32, 1800, 1);

@@ -30,7 +30,7 @@ enum By {
 
 fn pair(path: PathConfig, seed: u64, v6: bool) -> (Pair, ListenerId) {
     let mut pair = Pair::new(path, seed, v6, |config, end| {
-        config.tcp.nodelay = true;
+        config.tcp.set_nodelay(true);
         config.carrier = Some(CarrierConfig::new(if end == End::Client { 5000 } else { SERVER }));
     });
     pair.keep_log = true;

@@ -373,7 +373,7 @@ fn on_raw_ip_nothing_is_held_or_taken() {
 fn visits(data: &[u8]) -> (Peer, Visit, Vec<Got>) {
     let mut p = Peer::with(|config| {
         carrier(config);
-        config.tcp.nodelay = true;
+        config.tcp.set_nodelay(true);
     });
     p.outer = Some((THEIRS, OURS));
     let visit = visit_with(&mut p, data, |config| config.carrier = Some(THEIRS));

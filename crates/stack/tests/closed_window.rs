@@ -7,7 +7,7 @@ use firstflight_stack::{CloseReason, ConnId, StateName};
 
 /// A connection whose peer has filled our window of 2,000 bytes.
 fn closed() -> (Peer, ConnId) {
-    let mut p = Peer::with(|c| c.tcp.receive_buffer = 2_000);
+    let mut p = Peer::with(|c| c.tcp.set_receive_buffer(2_000));
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(1_000));
     p.send(seg().seq(1).ack(1).bytes(1_000));
@@ -55,7 +55,7 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
 /// with the delayed acknowledgement of the data that filled the window, and must not make it later.
 #[test]
 fn forged_segments_do_not_postpone_a_delayed_acknowledgement() {
-    let mut p = Peer::with(|c| c.tcp.receive_buffer = 2_000);
+    let mut p = Peer::with(|c| c.tcp.set_receive_buffer(2_000));
     let listener = p.listen();
     p.open_passive(listener, seg().mss(1_000));
     p.send(seg().seq(1).ack(1).bytes(1_000));

@@ -188,7 +188,7 @@ fn data_behind_a_fin_is_not_taken() {
 /// RFC 9293 §3.10.7.4: text beyond the window is trimmed off, and so is a FIN. It has no effect later.
 #[test]
 fn a_fin_beyond_the_window_is_not_taken() {
-    let mut p = Peer::with(|c| c.tcp.receive_buffer = 1_000);
+    let mut p = Peer::with(|c| c.tcp.set_receive_buffer(1_000));
     let id = p.open_active(seg().mss(1460));
     p.send(seg().seq(1).ack(1).bytes(1_001).fin());
     p.expect().ack(1_001).win(0);

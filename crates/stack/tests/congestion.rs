@@ -151,7 +151,7 @@ fn a_loss_in_the_round_trip_after_a_loss_does_not_open_the_window() {
 /// When the segments with data of the first two windows were sent, relative to the first of each.
 fn departures(pacing: bool) -> [Vec<Duration>; 2] {
     let path = PathConfig::with_delay(Duration::from_millis(50));
-    let mut pair = Pair::new(path, 1, false, |config, _| config.tcp.pacing = pacing);
+    let mut pair = Pair::new(path, 1, false, |config, _| config.tcp.set_pacing(pacing));
     pair.listen(None);
     let (address, now) = (pair.server_addr(), pair.now);
     let (id, _) = pair.client.connect(address, b"", &ConnectConfig::default(), now).unwrap();
@@ -201,8 +201,8 @@ fn the_timer_wheel_does_not_limit_the_rate() {
         .rate_bits_per_s(Some(1_000_000_000))
         .queue_bytes(1_250_000);
     let mut flows = Flows::with(path, 1, |tcp| {
-        tcp.send_buffer = 8 << 20;
-        tcp.receive_buffer = 8 << 20;
+        tcp.set_send_buffer(8 << 20);
+        tcp.set_receive_buffer(8 << 20);
     });
     flows.start(Algorithm::Bbr);
     flows.run(secs(1));

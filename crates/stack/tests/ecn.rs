@@ -12,8 +12,8 @@ const RTT: u64 = 100;
 
 fn set(algorithm: Algorithm, policy: EcnPolicy) -> impl FnOnce(&mut Config) {
     move |c| {
-        c.tcp.congestion = algorithm;
-        c.tcp.ecn = policy;
+        c.tcp.set_congestion(algorithm);
+        c.tcp.set_ecn(policy);
     }
 }
 

@@ -167,7 +167,7 @@ fn answer_and_fin_before_the_ack() {
 #[test]
 fn data_in_the_syn_ack_if_switched_on() {
     for on in [false, true] {
-        let (mut p, listener, cookie) = server_with(|c| c.tcp.data_in_syn_ack = on, |_| {});
+        let (mut p, listener, cookie) = server_with(|c| c.tcp.set_data_in_syn_ack(on), |_| {});
         p.deliver(first_flight(&cookie));
         let id = p.stack.accept(listener).unwrap();
         p.stack.write(id, b"answer", p.now).unwrap();

@@ -304,7 +304,7 @@ fn a_cookie_for_a_retransmitted_syn_is_taken() {
 /// A router cannot pass the large SYN: a plain one with a smaller MSS follows at once, and the data follows later.
 #[test]
 fn packet_too_big_makes_an_immediate_plain_syn() {
-    let mut p = primed_by(Peer::with(|c| c.tcp.nodelay = true), seg().mss(1460), 10);
+    let mut p = primed_by(Peer::with(|c| c.tcp.set_nodelay(true)), seg().mss(1460), 10);
     let id = p.connect(&[b'd'; 1_200], true);
     let syn = with_cookie(p.expect()).len(1_200);
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_000 }, &syn.packet);
@@ -328,7 +328,7 @@ fn the_first_flight_is_limited_by_the_cached_mss() {
     ];
     for (v6, mss, limit) in cases {
         let answer = mss.map_or(seg(), |m| seg().mss(m));
-        let nodelay = |c: &mut firstflight_stack::Config| c.tcp.nodelay = true;
+        let nodelay = |c: &mut firstflight_stack::Config| c.tcp.set_nodelay(true);
         let p = if v6 { Peer::v6(nodelay) } else { Peer::with(nodelay) };
         let mut p = primed_by(p, answer, 10);
         let id = p.connect(&[b'd'; 3_000], true);

@@ -163,7 +163,7 @@ fn a_syn_that_was_only_late_is_not_a_lost_one() {
 /// RFC 8201 §5.3, RFC 1191 §6.3: later connections to that server start with the smaller size, for ten minutes.
 #[test]
 fn a_packet_too_big_is_remembered_for_ten_minutes() {
-    let mut p = primed_by(Peer::with(|c| c.tcp.nodelay = true), seg().mss(1460), 10);
+    let mut p = primed_by(Peer::with(|c| c.tcp.set_nodelay(true)), seg().mss(1460), 10);
     let id = p.connect(&[b'd'; 1_400], true);
     let syn = with_cookie(p.expect()).len(1_400);
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 1_000 }, &syn.packet);

@@ -277,7 +277,7 @@ fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
 /// RFC 9293 §3.6.1: a parked SYN that took the place of a TIME-WAIT still gets a larger ISN.
 #[test]
 fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
-    let (mut p, listener, _) = server_with(|c| c.tcp.nodelay = true, |_| {});
+    let (mut p, listener, _) = server_with(|c| c.tcp.set_nodelay(true), |_| {});
     let id = p.open_passive(listener, seg().mss(1460));
     // This is far more than the ISN clock moves in this time.
     for n in 0..40 {

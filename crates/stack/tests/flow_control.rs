@@ -11,7 +11,7 @@ const MSS: u32 = 1_000;
 
 fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
     let mut p = Peer::with(|c| {
-        c.tcp.congestion = Algorithm::NewReno;
+        c.tcp.set_congestion(Algorithm::NewReno);
         tune(&mut c.tcp);
     });
     let listener = p.listen();
@@ -130,7 +130,7 @@ fn a_small_window_is_used_after_the_override_timeout() {
 //= rfc9293 MUST-39 test
 #[test]
 fn receivers_silly_window_avoidance() {
-    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 4_000);
+    let (mut p, id) = open_with(seg(), |c| c.set_receive_buffer(4_000));
     for n in 0..4 {
         p.send(seg().seq(nth(n)).ack(1).bytes(1_000));
     }
@@ -180,7 +180,7 @@ fn zero_window_probes_back_off_and_never_give_up_while_answered() {
 //= rfc9293 MUST-20 test
 #[test]
 fn zero_window_probes_without_answer_are_given_up() {
-    let (mut p, id) = open_with(seg(), |c| c.retries = 4);
+    let (mut p, id) = open_with(seg(), |c| c.set_retries(4));
     p.send(seg().seq(1).ack(1).win(0));
     p.write(id, b"waits");
     p.at(600_000);
@@ -193,7 +193,7 @@ fn zero_window_probes_without_answer_are_given_up() {
 //= rfc7323 2.4-a test
 #[test]
 fn a_window_shrunk_to_zero_does_not_end_a_peer_that_answers() {
-    let (mut p, id) = open_with(seg(), |c| c.retries = 3);
+    let (mut p, id) = open_with(seg(), |c| c.set_retries(3));
     p.write(id, &[b'x'; 1_000]);
     p.expect().seq(1);
     let mut probes = 0;
@@ -302,8 +302,11 @@ fn fin_carries_the_last_bytes() {
 // --- silence ---------------------------------------------------------------------------------------
 
 fn keepalive(c: &mut Config) {
-    c.keepalive =
-        Some(Keepalive { idle: Duration::from_secs(100), interval: Duration::from_secs(10), probes: 3 });
+    c.set_keepalive(Some(Keepalive {
+        idle: Duration::from_secs(100),
+        interval: Duration::from_secs(10),
+        probes: 3,
+    }));
 }
 
 /// RFC 9293 §3.8.4 (MUST-24 to MUST-28): probes only when idle. An answer restarts the idle time; silence ends the
@@ -351,7 +354,7 @@ fn the_peers_keepalive_is_answered() {
 //= rfc9293 MUST-21 test
 #[test]
 fn user_timeout() {
-    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(5)));
+    let (mut p, id) = open_with(seg(), |c| c.set_user_timeout(Some(Duration::from_secs(5))));
     p.at(100_000);
     assert_eq!(p.state(id), StateName::Established);
     p.write(id, &[0; 2_000]);
@@ -369,7 +372,7 @@ fn user_timeout() {
 /// every probe.
 #[test]
 fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
-    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    let (mut p, id) = open_with(seg(), |c| c.set_user_timeout(Some(Duration::from_secs(30))));
     p.write(id, &[0; 5_000]);
     p.drain();
     p.at(1_000);
@@ -392,7 +395,7 @@ fn user_timeout_ends_a_peer_that_keeps_its_window_closed() {
 /// A single byte is not enough progress: the peer has to accept a full segment, or everything, within the user timeout.
 #[test]
 fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
-    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    let (mut p, id) = open_with(seg(), |c| c.set_user_timeout(Some(Duration::from_secs(30))));
     p.send(ack(0).win(1));
     p.write(id, &[0; 50_000]);
     let mut taken = 1;
@@ -413,7 +416,7 @@ fn user_timeout_ends_a_peer_that_takes_a_byte_at_a_time() {
 /// everything.
 #[test]
 fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
-    let (mut p, id) = open_with(seg(), |c| c.user_timeout = Some(Duration::from_secs(30)));
+    let (mut p, id) = open_with(seg(), |c| c.set_user_timeout(Some(Duration::from_secs(30))));
     p.write(id, &[0; 20_000]);
     for n in 1..=20 {
         // One segment in 25 s, and a closed window between segments.
@@ -431,7 +434,7 @@ fn user_timeout_leaves_a_slow_reader_and_an_idle_peer_alone() {
 /// The send buffer is small at first, and grows as the peer acknowledges.
 #[test]
 fn the_send_buffer_grows_with_what_the_peer_takes() {
-    let (mut p, id) = open_with(seg(), |c| c.first_send_buffer = 64 << 10);
+    let (mut p, id) = open_with(seg(), |c| c.set_first_send_buffer(64 << 10));
     let mut written = 0;
     let mut fill = |p: &mut Peer| {
         while let Ok(n) = p.stack.write(id, &[0; 10_000], p.now) {
@@ -470,7 +473,7 @@ fn slow_start_restart_after_idle() {
 /// A full receive buffer drops data, and takes it when it is sent again.
 #[test]
 fn data_beyond_the_window_is_trimmed() {
-    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 1_500);
+    let (mut p, id) = open_with(seg(), |c| c.set_receive_buffer(1_500));
     p.send(seg().seq(1).ack(1).bytes(1_000));
     p.send(seg().seq(1_001).ack(1).bytes(1_000));
     p.pass(50);
@@ -551,7 +554,7 @@ fn what_came_in_order_outlives_its_connection() {
 #[test]
 fn full_segments_shorter_than_the_mss_are_acknowledged_as_full_ones() {
     for len in [1_420, 700] {
-        let mut p = Peer::with(|c| c.tcp.quick_acks = 4);
+        let mut p = Peer::with(|c| c.tcp.set_quick_acks(4));
         p.open_active(seg().mss(1_460));
         let mut next = 1;
         let mut send = |p: &mut Peer| {

@@ -135,7 +135,7 @@ fn altered(packet: &[u8], alter: impl FnOnce(&mut Fragment<'_>)) -> Vec<u8> {
 /// RFC 3168 §5.3.
 #[test]
 fn a_mark_on_one_fragment_is_echoed() {
-    let mut p = Peer::with(|config| config.tcp.ecn = EcnPolicy::Accept);
+    let mut p = Peer::with(|config| config.tcp.set_ecn(EcnPolicy::Accept));
     let listener = p.listen();
     p.send(seg().syn().ece().cwr().mss(1460));
     p.drain();

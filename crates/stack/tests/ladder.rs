@@ -164,7 +164,7 @@ fn the_first_attempt_wins() {
 /// What the application wrote and set meanwhile belongs to the winning attempt, in order and once.
 #[test]
 fn the_stream_moves_to_the_winner() {
-    let mut p = world_with(|c| c.tcp.nodelay = true);
+    let mut p = world_with(|c| c.tcp.set_nodelay(true));
     let (id, _, second) = climbed(&mut p, DATA);
     p.write(id, b" more");
     p.shutdown(id);

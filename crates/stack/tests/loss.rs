@@ -17,7 +17,7 @@ fn open_with(syn: Seg, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
 
 fn open_path(syn: Seg, rtt: u64, tune: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
     let mut p = Peer::with(|c| {
-        c.tcp.congestion = Algorithm::NewReno;
+        c.tcp.set_congestion(Algorithm::NewReno);
         tune(&mut c.tcp);
     });
     p.handshake_ms = rtt;
@@ -65,7 +65,7 @@ fn cwnd(p: &Peer, id: ConnId) -> u32 {
 //= rfc9293 MUST-18 MUST-19 test
 #[test]
 fn rto_backs_off_and_collapses() {
-    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let mut p = Peer::with(|c| c.tcp.set_congestion(Algorithm::NewReno));
     let listener = p.listen();
     p.send(seg().syn().mss(1000));
     p.expect().syn_ack();
@@ -88,7 +88,7 @@ fn rto_backs_off_and_collapses() {
 //= rfc9293 MUST-20 MUST-21 test
 #[test]
 fn data_is_given_up() {
-    let (mut p, id) = open_with(seg(), |c| c.retries = 3);
+    let (mut p, id) = open_with(seg(), |c| c.set_retries(3));
     p.write(id, b"x");
     let sent = p.sends_at(60_000, &[0, 200, 600, 1_400]);
     assert!(sent.into_iter().all(|g| g.seq == 1));
@@ -396,7 +396,7 @@ fn bare_acks_after_a_timeout_use_the_highest_number() {
 /// larger ones are tried again.
 #[test]
 fn a_path_that_drops_large_segments_gets_smaller_ones() {
-    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let mut p = Peer::with(|c| c.tcp.set_congestion(Algorithm::NewReno));
     p.handshake_ms = RTT;
     let listener = p.listen();
     let id = p.open_passive(listener, seg().sack_ok().mss(1460));
@@ -440,7 +440,7 @@ fn a_path_that_drops_large_segments_gets_smaller_ones() {
 fn a_window_falls_at_a_loss_and_grows_only_if_it_is_filled() {
     for (algorithm, left) in [(Algorithm::Cubic, 7_000), (Algorithm::NewReno, 5_000)] {
         for lost in [false, true] {
-            let (mut p, id) = open_path(seg().sack_ok(), RTT, |c| c.congestion = algorithm);
+            let (mut p, id) = open_path(seg().sack_ok(), RTT, |c| c.set_congestion(algorithm));
             let cwnd = |p: &Peer| p.stack.info(id).unwrap().cwnd;
             let mut acked = 0;
             if lost {

@@ -11,7 +11,7 @@ const RTT: u64 = 100;
 
 /// An open connection with SACK, and with timestamps if `ts`.
 fn open(ts: bool) -> (Peer, ConnId) {
-    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let mut p = Peer::with(|c| c.tcp.set_congestion(Algorithm::NewReno));
     p.handshake_ms = RTT;
     let listener = p.listen();
     let mut syn = seg().mss(MSS as u16).sack_ok();
@@ -399,7 +399,7 @@ fn f_rto_falls_back_when_the_loss_was_real() {
 /// count again.
 #[test]
 fn what_duplicates_told_does_not_open_the_window_again() {
-    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let mut p = Peer::with(|c| c.tcp.set_congestion(Algorithm::NewReno));
     p.handshake_ms = RTT;
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(MSS as u16));

@@ -10,7 +10,7 @@ const RTT: u64 = 100;
 
 /// An open connection with SACK.
 fn open() -> (Peer, ConnId) {
-    let mut p = Peer::with(|c| c.tcp.congestion = Algorithm::NewReno);
+    let mut p = Peer::with(|c| c.tcp.set_congestion(Algorithm::NewReno));
     p.handshake_ms = RTT;
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(MSS as u16).sack_ok());

@@ -31,7 +31,7 @@ impl Reopening {
     /// The window has been closed for `closed`; each packet is lost with the probability `loss`.
     fn after(closed: Duration, delay: Duration, loss: f64, seed: u64) -> Result<Self, GivenUp> {
         let path = PathConfig::with_delay(delay);
-        let mut pair = Pair::new(path, seed, false, |config, _| config.tcp.receive_buffer = WINDOW as u32);
+        let mut pair = Pair::new(path, seed, false, |config, _| config.tcp.set_receive_buffer(WINDOW as u32));
         let listener = pair.listen(None);
         let client = pair.connect(b"", false);
         let server = pair.accept(listener);

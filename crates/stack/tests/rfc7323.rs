@@ -72,7 +72,7 @@ fn no_window_scaling_without_the_peers_option() {
 //= rfc7323 2.3-a test
 #[test]
 fn a_small_buffer_still_answers_the_scale_option() {
-    let mut p = with(|c| c.receive_buffer = 8_000);
+    let mut p = with(|c| c.set_receive_buffer(8_000));
     p.listen();
     p.send(seg().syn().mss(1460).scale(7));
     assert_eq!(p.expect().syn_ack().scale, Some(0));
@@ -82,18 +82,18 @@ fn a_small_buffer_still_answers_the_scale_option() {
 #[test]
 fn switched_off_options_are_neither_offered_nor_answered() {
     let mut p = with(|c| {
-        c.window_scaling = false;
-        c.timestamps = false;
-        c.sack = false;
+        c.set_window_scaling(false);
+        c.set_timestamps(false);
+        c.set_sack(false);
     });
     p.listen();
     p.send(seg().syn().mss(1460).scale(7).ts(1).sack_ok());
     let answer = p.expect().syn_ack();
     assert_eq!((answer.scale, answer.ts, answer.sack_ok), (None, None, false));
     let mut p = with(|c| {
-        c.window_scaling = false;
-        c.timestamps = false;
-        c.sack = false;
+        c.set_window_scaling(false);
+        c.set_timestamps(false);
+        c.set_sack(false);
     });
     p.connect(b"", false);
     let syn = p.expect().is_syn();
@@ -138,7 +138,7 @@ fn timestamps_on_every_segment_once_agreed() {
 //= rfc7323 3.2-g 3.2-h test
 #[test]
 fn missing_timestamps_are_dropped_silently_except_on_rst() {
-    let mut p = Peer::with(|config| config.tcp.require_timestamps = true);
+    let mut p = Peer::with(|config| config.tcp.set_require_timestamps(true));
     let id = p.open_active(seg().mss(1460).ts(1_000));
     p.send(seg().seq(1).ack(1).data(b"bare"));
     p.quiet();
@@ -150,7 +150,7 @@ fn missing_timestamps_are_dropped_silently_except_on_rst() {
 /// RFC 7323 §3.2: this includes the SYN-ACK that ends a simultaneous open.
 #[test]
 fn a_crossed_syn_ack_without_the_agreed_timestamps_is_dropped() {
-    let mut p = Peer::with(|config| config.tcp.require_timestamps = true);
+    let mut p = Peer::with(|config| config.tcp.set_require_timestamps(true));
     let id = p.connect(b"", false);
     p.expect().is_syn();
     p.send(seg().syn().mss(1460).ts(1_000));
@@ -372,7 +372,7 @@ fn the_timestamp_clock_ticks_every_millisecond() {
 //= rfc7323 2.4-b 2.4-c test
 #[test]
 fn what_an_earlier_ack_offered_is_taken() {
-    let mut p = with(|c| c.receive_buffer = 200_000);
+    let mut p = with(|c| c.set_receive_buffer(200_000));
     let listener = p.listen();
     p.send(seg().syn().mss(1460).scale(7));
     let scale = p.expect().syn_ack().scale.unwrap();

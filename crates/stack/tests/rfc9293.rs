@@ -189,7 +189,7 @@ fn listening_twice_is_an_error_and_disturbs_nothing() {
 //= rfc9293 MUST-61 SHLD-27 SHLD-28 test
 #[test]
 fn what_is_written_leaves_in_full_segments_and_the_last_is_pushed() {
-    let (mut p, id) = open_with(seg(), |c| c.nodelay = true);
+    let (mut p, id) = open_with(seg(), |c| c.set_nodelay(true));
     p.write(id, &[0; 2_500]);
     let sent: Vec<(usize, bool)> =
         p.drain().iter().map(|g| (g.data.len(), g.flags.contains(Flags::PSH))).collect();
@@ -239,7 +239,7 @@ fn a_reset_may_carry_data() {
 //= rfc9293 MUST-66 test
 #[test]
 fn a_reset_counts_while_our_window_is_closed() {
-    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 2_000);
+    let (mut p, id) = open_with(seg(), |c| c.set_receive_buffer(2_000));
     p.send(seg().seq(1).ack(1).bytes(1_000));
     p.send(seg().seq(1_001).ack(1).bytes(1_000));
     assert_eq!(p.drain().pop().unwrap().window, 0);
@@ -256,7 +256,7 @@ fn a_reset_counts_while_our_window_is_closed() {
 //= rfc9293 SHLD-14 test
 #[test]
 fn the_right_edge_of_our_window_never_moves_left() {
-    let (mut p, id) = open_with(seg(), |c| c.receive_buffer = 8_000);
+    let (mut p, id) = open_with(seg(), |c| c.set_receive_buffer(8_000));
     let mut edge = 0;
     for n in 0..80 {
         p.send(seg().seq(1 + n * 100).ack(1).bytes(100));
@@ -313,7 +313,7 @@ fn a_series_of_queued_segments_gets_one_acknowledgement() {
 //= rfc9293 MUST-28 test
 #[test]
 fn keepalive_begins_after_two_hours_unless_told_otherwise() {
-    let (mut p, _) = open_with(seg(), |c| c.keepalive = Some(Keepalive::default()));
+    let (mut p, _) = open_with(seg(), |c| c.set_keepalive(Some(Keepalive::default())));
     p.at(7_199_000);
     p.quiet();
     p.at(7_201_000);

@@ -78,7 +78,7 @@ fn cubic_slows_down_when_round_trips_take_longer() {
     for (mbit, rtt) in [(20, 50), (10, 100), (50, 100), (10, 300)] {
         let product = (mbit * 125 * rtt) as usize;
         let path = bottleneck(mbit, rtt, 2 * product);
-        let with = |algorithm| download(&path, 1, 15 * product, |config| config.congestion = algorithm);
+        let with = |algorithm| download(&path, 1, 15 * product, |config| config.set_congestion(algorithm));
         let (reno, cubic) = (with(Algorithm::NewReno), with(Algorithm::Cubic));
         let (lost, before) = (cubic.path.queue_dropped, reno.path.queue_dropped);
         assert!(2 * lost < before, "{mbit} Mbit/s, {rtt} ms: {lost}, not {before}");
@@ -92,8 +92,8 @@ fn cubic_slows_down_when_round_trips_take_longer() {
 fn buffers_grow_as_long_as_the_path_takes_more() {
     let path = bottleneck(100, 300, 3_750_000);
     let grown = download(&path, 1, 10_000_000, |_| {});
-    let small = download(&path, 1, 10_000_000, |config| config.send_buffer = 1 << 20);
-    let narrow = download(&path, 1, 10_000_000, |config| config.receive_buffer = 1 << 20);
+    let small = download(&path, 1, 10_000_000, |config| config.set_send_buffer(1 << 20));
+    let narrow = download(&path, 1, 10_000_000, |config| config.set_receive_buffer(1 << 20));
     // Eight round trips of slow start from 10 segments, three before it, and what is left at the path's rate.
     assert!(grown.took < Duration::from_secs(4), "{:?}", grown.took);
     for limited in [small, narrow] {

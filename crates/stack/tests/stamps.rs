@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// An open connection whose segments hold 1,000 bytes.
 fn open() -> (Peer, ConnId) {
-    let mut p = Peer::with(|config| config.tcp.timestamps = false);
+    let mut p = Peer::with(|config| config.tcp.set_timestamps(false));
     let id = p.open_active(seg().mss(1000));
     (p, id)
 }

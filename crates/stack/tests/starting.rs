@@ -12,7 +12,7 @@ fn bytes(got: &[Got]) -> usize {
 }
 
 fn starting(window: Option<InitialWindow>) -> impl Fn(&mut Config) {
-    move |config| config.tcp.initial_window = window.unwrap()
+    move |config| config.tcp.set_initial_window(window.unwrap())
 }
 
 /// RFC 3390's three segments, UDT's 16 packets, and a number of bytes, with each algorithm.
@@ -29,7 +29,7 @@ fn as_much_leaves_at_first_as_the_setting_says() {
     for algorithm in Algorithm::ALL {
         for (window, wanted) in windows {
             let mut p = Peer::with(|config| {
-                config.tcp.congestion = algorithm;
+                config.tcp.set_congestion(algorithm);
                 starting(window)(config);
             });
             let listener = p.listen();
@@ -47,7 +47,7 @@ fn as_much_leaves_at_first_as_the_setting_says() {
 #[test]
 fn a_pause_leads_back_to_the_set_window() {
     let mut p = Peer::with(|config| {
-        config.tcp.congestion = Algorithm::NewReno;
+        config.tcp.set_congestion(Algorithm::NewReno);
         starting(InitialWindow::segments(3))(config);
     });
     let listener = p.listen();
@@ -78,7 +78,7 @@ fn the_response_to_a_first_flight_begins_with_the_set_window() {
 }
 
 fn patient(config: &mut Config) {
-    config.tcp.initial_rto = Duration::from_secs(3);
+    config.tcp.set_initial_rto(Duration::from_secs(3));
 }
 
 /// The thesis' chapter 2 assumes 3 s. Both ends, with and without the request for a cookie.
@@ -116,7 +116,7 @@ fn a_measured_path_has_its_own_first_timeout() {
 fn a_timeout_has_limits() {
     for (set, first) in [(Duration::ZERO, 200), (Duration::from_secs(3600), 120_000)] {
         for fast_open in [false, true] {
-            let mut p = Peer::with(|config| config.tcp.initial_rto = set);
+            let mut p = Peer::with(|config| config.tcp.set_initial_rto(set));
             p.connect(b"", fast_open);
             p.at(first + 1);
             let times: Vec<u64> = p.drain().iter().map(|got| got.at).collect();
@@ -129,7 +129,7 @@ fn a_timeout_has_limits() {
 /// handshake: the first segments one by one, as Linux does.
 #[test]
 fn the_response_to_a_first_flight_is_acknowledged_as_often() {
-    let quick = |config: &mut Config| config.tcp.quick_acks = 16;
+    let quick = |config: &mut Config| config.tcp.set_quick_acks(16);
     let acks = |p: &mut Peer, ack: u32| {
         for n in 0..10 {
             p.send(seg().seq(1 + n * 1_000).ack(ack).bytes(1_000));

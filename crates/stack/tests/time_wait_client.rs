@@ -87,7 +87,7 @@ fn forged_answers_make_one_syn() {
 /// connect.
 #[test]
 fn the_new_syn_is_no_retry() {
-    let mut p = Peer::with(|c| c.tcp.syn_retries = 1);
+    let mut p = Peer::with(|c| c.tcp.set_syn_retries(1));
     p.port = PORT;
     let id = p.connect(b"", false);
     p.expect().is_syn();

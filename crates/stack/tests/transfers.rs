@@ -150,15 +150,15 @@ fn transfer(seed: u64, way: Way) -> Done {
     let one_sided = dice.chance(30);
     let mut pair = Pair::new(path, seed, v6, |config, end| {
         let on = |x: bool| x || (one_sided && end == End::Client);
-        config.tcp.send_buffer = send;
-        config.tcp.receive_buffer = receive;
-        config.tcp.timestamps = on(ts);
-        config.tcp.sack = on(sack);
-        config.tcp.window_scaling = on(scale);
-        config.tcp.congestion = algorithm;
-        config.tcp.pacing = pacing;
-        config.tcp.nodelay = nodelay;
-        config.tcp.data_in_syn_ack = data_in_syn_ack;
+        config.tcp.set_send_buffer(send);
+        config.tcp.set_receive_buffer(receive);
+        config.tcp.set_timestamps(on(ts));
+        config.tcp.set_sack(on(sack));
+        config.tcp.set_window_scaling(on(scale));
+        config.tcp.set_congestion(algorithm);
+        config.tcp.set_pacing(pacing);
+        config.tcp.set_nodelay(nodelay);
+        config.tcp.set_data_in_syn_ack(data_in_syn_ack);
         if carried {
             config.carrier = Some(CarrierConfig::new(SERVER_UDP + end as u16));
         }

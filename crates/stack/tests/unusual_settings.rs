@@ -14,7 +14,7 @@ fn both(tune: impl Fn(&mut Config)) -> [Peer; 2] {
 
 fn keepalive(c: &mut Config) {
     let (idle, interval) = (Duration::from_secs(100), Duration::from_secs(10));
-    c.tcp.keepalive = Some(Keepalive { idle, interval, probes: 3 });
+    c.tcp.set_keepalive(Some(Keepalive { idle, interval, probes: 3 }));
 }
 
 /// A listener's SYN-ACK, too, has an unscaled window.
@@ -52,7 +52,7 @@ fn a_window_counts_whole_with_any_scale() {
 //= rfc7323 2.3-f 2.3-g test
 #[test]
 fn our_scale_is_14_at_most() {
-    let mut p = Peer::with(|c| c.tcp.receive_buffer = u32::MAX);
+    let mut p = Peer::with(|c| c.tcp.set_receive_buffer(u32::MAX));
     p.connect(b"", false);
     assert_eq!(p.expect().is_syn().scale, Some(14));
     p.send(seg().syn().ack(1).mss(1460).scale(0));
@@ -95,7 +95,7 @@ fn timestamps_on_segments_of_every_kind() {
 //= rfc7323 3.2-e test
 #[test]
 fn resets_of_every_kind_carry_timestamps() {
-    for mut p in both(|c| c.tcp.user_timeout = Some(Duration::from_secs(5))) {
+    for mut p in both(|c| c.tcp.set_user_timeout(Some(Duration::from_secs(5)))) {
         let id = p.open_active(seg().mss(1400).ts(1_000));
         p.write(id, b"x");
         p.at(5_100);
@@ -222,7 +222,7 @@ fn two_segments_worth_of_small_ones_is_acknowledged() {
 //= rfc9293 MUST-39 test
 #[test]
 fn a_scaled_window_does_not_open_by_small_steps() {
-    for mut p in both(|c| c.tcp.receive_buffer = 200_000) {
+    for mut p in both(|c| c.tcp.set_receive_buffer(200_000)) {
         let listener = p.listen();
         let id = p.open_passive(listener, seg().mss(1_000).scale(7));
         let edge = |got: Got| got.ack + (u32::from(got.window) << 2);

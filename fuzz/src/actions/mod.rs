@@ -172,13 +172,13 @@ impl World {
         let ips: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
         let make = |end: usize| {
             let (side, mut config) = (&setup.ends[end], Config::new(vec![ips[end]], [end as u8; 32]));
-            config.tcp.timestamps = side.timestamps;
-            config.tcp.sack = side.sack;
-            config.tcp.window_scaling = side.window_scaling;
-            config.tcp.nodelay = side.nodelay;
-            config.tcp.data_in_syn_ack = setup.data_in_syn_ack;
-            config.tcp.send_buffer = u32::from(side.send_buffer).max(500);
-            config.tcp.receive_buffer = u32::from(side.receive_buffer).max(500) * 4;
+            config.tcp.set_timestamps(side.timestamps);
+            config.tcp.set_sack(side.sack);
+            config.tcp.set_window_scaling(side.window_scaling);
+            config.tcp.set_nodelay(side.nodelay);
+            config.tcp.set_data_in_syn_ack(setup.data_in_syn_ack);
+            config.tcp.set_send_buffer(u32::from(side.send_buffer).max(500));
+            config.tcp.set_receive_buffer(u32::from(side.receive_buffer).max(500) * 4);
             let buffer_bytes = if setup.tight { 1 << 14 } else { 1 << 22 };
             config.limits = Limits::default().connections(16).time_wait(8).buffer_bytes(buffer_bytes);
             let mut stack = Stack::new(config, Instant::ZERO);

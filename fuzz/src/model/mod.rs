@@ -117,15 +117,15 @@ impl World {
         // A few segments fill the small buffer.
         let receive_buffer = if run.big { size.max(600) * 16 } else { 600 + size % 3_000 };
         let mut config = Config::new(vec![ips[0]], [7; 32]);
-        config.tcp.timestamps = run.timestamps;
+        config.tcp.set_timestamps(run.timestamps);
         // This is not a field of `Run`, because a new field would change the meaning of the inputs in the corpus.
-        config.tcp.require_timestamps = run.receive_buffer % 2 == 1;
-        config.tcp.window_scaling = run.scale;
-        config.tcp.receive_buffer = receive_buffer;
-        config.tcp.send_buffer = 20_000;
+        config.tcp.set_require_timestamps(run.receive_buffer % 2 == 1);
+        config.tcp.set_window_scaling(run.scale);
+        config.tcp.set_receive_buffer(receive_buffer);
+        config.tcp.set_send_buffer(20_000);
         config.limits.trace = 64;
         let mut model = Tcb::new(run.passive, run.timestamps, run.scale, receive_buffer.min(0xffff));
-        model.requires_timestamps = config.tcp.require_timestamps;
+        model.requires_timestamps = config.tcp.requires_timestamps();
         let now = Instant::from_secs(1_000);
         let mut stack = Stack::new(config, now);
         stack.handle_clock(Clock { mono: now, unix_ms: 1_800_000_000_000, uncertainty: Duration::ZERO });

@@ -87,7 +87,7 @@ impl Card {
     /// Adapts `config` to the device: its largest packet.
     pub fn prepare(&self, config: &mut Config) {
         config.mtu = self.device.mtu;
-        config.tcp.mss = u16::try_from(self.device.mtu).unwrap_or(u16::MAX).saturating_sub(40);
+        config.tcp.set_mss(u16::try_from(self.device.mtu).unwrap_or(u16::MAX).saturating_sub(40));
     }
 
     /// The sockets that hold the ports, to accept what does not come by the device. The card keeps them open as long as it

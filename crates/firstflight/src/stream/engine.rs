@@ -453,10 +453,10 @@ impl Connection for EngineStream {
     }
 
     fn nodelay(&self) -> io::Result<bool> {
-        let wish = |lazy: &mut Lazy| lazy.nodelay.or_else(|| Some(lazy.config.tcp.as_ref()?.nodelay));
+        let wish = |lazy: &mut Lazy| lazy.nodelay.or_else(|| Some(lazy.config.tcp.as_ref()?.sends_at_once()));
         let now = |inner: &mut Inner, id| inner.stack.connection(id).map(|connection| connection.nodelay());
         let nodelay = self.set(wish, now)?;
-        Ok(nodelay.unwrap_or_else(|| self.shared.lock().stack.config().tcp.nodelay))
+        Ok(nodelay.unwrap_or_else(|| self.shared.lock().stack.config().tcp.sends_at_once()))
     }
 
     fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
@@ -468,7 +468,7 @@ impl Connection for EngineStream {
     }
 
     fn keep_alive(&self) -> io::Result<Option<Duration>> {
-        let idle = |tcp: &firstflight_tcp::Config| tcp.keepalive.map(|keepalive| keepalive.idle);
+        let idle = |tcp: &firstflight_tcp::Config| tcp.keepalive_probing().map(|keepalive| keepalive.idle);
         let wish = |lazy: &mut Lazy| lazy.keep_alive.or_else(|| lazy.config.tcp.as_deref().map(idle));
         let now =
             |inner: &mut Inner, id| inner.stack.connection(id).map(|connection| idle(connection.config()));

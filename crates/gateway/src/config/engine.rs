@@ -73,12 +73,14 @@ impl Engine {
     /// Sets what concerns a whole engine.
     pub(crate) fn configure(&self, engine: &mut Config) {
         // HTTP writes whole messages, and the end of one must not wait for an acknowledgement.
-        engine.tcp.nodelay = true;
-        engine.tcp.first_send_buffer = FIRST_SEND_BUFFER;
-        engine.tcp.congestion = self.congestion;
+        engine.tcp.set_nodelay(true);
+        engine.tcp.set_first_send_buffer(FIRST_SEND_BUFFER);
+        engine.tcp.set_congestion(self.congestion);
         let most = self.connections_per_client;
         engine.limits.connections_per_client = (most > 0).then_some(most);
-        engine.tcp.initial_window = self.initial_window.unwrap_or(engine.tcp.initial_window);
+        if let Some(window) = self.initial_window {
+            engine.tcp.set_initial_window(window);
+        }
     }
 
     /// Sets what concerns the listeners of engines.

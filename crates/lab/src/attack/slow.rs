@@ -27,8 +27,8 @@ impl Settings {
     fn config(self) -> Config {
         let mut config = Config::new(vec![address(1)], [7; 32]);
         if self == Self::Serve {
-            config.tcp.user_timeout = Some(Duration::from_secs(60));
-            config.tcp.first_send_buffer = 64 << 10;
+            config.tcp.set_user_timeout(Some(Duration::from_secs(60)));
+            config.tcp.set_first_send_buffer(64 << 10);
             config.limits.connections_per_client = Some(512);
         }
         config

@@ -76,7 +76,7 @@ impl Flows {
             let mut secret = [end; 32];
             secret[..8].copy_from_slice(&seed.to_le_bytes());
             let mut config = Config::new(vec![ip], secret);
-            config.tcp.pacing = pacing;
+            config.tcp.set_pacing(pacing);
             Stack::new(config, Instant::ZERO)
         };
         let (sender, mut receiver) = (stack(SENDER, 1), stack(RECEIVER.ip(), 2));
@@ -89,7 +89,7 @@ impl Flows {
     /// Starts one more flow.
     pub fn start(&mut self, algorithm: Algorithm) -> Result<(), Failed> {
         let mut tcp = self.sender.config().tcp.clone();
-        tcp.congestion = algorithm;
+        tcp.set_congestion(algorithm);
         let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
         let (sender, _) = self.sender.connect(RECEIVER, b"", &config, self.now).map_err(Failed::Connect)?;
         self.flows.push(Flow { sender, receiver: None, read: 0 });

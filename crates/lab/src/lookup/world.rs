@@ -131,8 +131,8 @@ pub fn clock(now: Instant) -> Clock {
 pub fn stack(ip: IpAddr, port: u16, secret: u8, window: InitialWindow) -> Stack {
     let mut config = Config::new(vec![ip], [secret; 32]);
     config.carrier = Some(CarrierConfig::new(port).probe(false));
-    config.tcp.nodelay = true;
-    config.tcp.initial_window = window;
+    config.tcp.set_nodelay(true);
+    config.tcp.set_initial_window(window);
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(clock(Instant::ZERO));
     stack

@@ -102,10 +102,10 @@ fn addresses(page: &Page, way: Way) -> Vec<SocketAddr> {
 fn stack(addresses: Vec<IpAddr>, setting: &Setting, secret: u8, carrier: Option<u16>) -> Stack {
     let mut config = Config::new(addresses, [secret; 32]);
     config.carrier = carrier.map(|port| CarrierConfig::new(port).probe(false));
-    config.tcp.nodelay = true;
+    config.tcp.set_nodelay(true);
     config.mtu = setting.line.mtu;
-    config.tcp.initial_window = setting.window;
-    config.tcp.congestion = setting.congestion;
+    config.tcp.set_initial_window(setting.window);
+    config.tcp.set_congestion(setting.congestion);
     let mut stack = Stack::new(config, Instant::ZERO);
     stack.handle_clock(Clock { mono: Instant::ZERO, unix_ms: UNIX_S * 1000, uncertainty: Duration::ZERO });
     stack

@@ -112,7 +112,7 @@ impl<'a> Visitor<'a> {
     fn new(ends: &'a Ends) -> Result<Self, Failure> {
         let engine = |addresses| {
             let mut config = firstflight::config(addresses)?;
-            config.tcp.nodelay = true;
+            config.tcp.set_nodelay(true);
             config.network = NETWORK;
             std::io::Result::Ok(config)
         };

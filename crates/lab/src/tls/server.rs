@@ -74,7 +74,7 @@ async fn serve(options: &Serve) -> Result<quinn::Endpoint, Failure> {
     certify(at(options.ip, VERIFIER)).await?;
     let tun = TunConfig::default().name("ff0".to_owned()).host(vec![(options.tun_host, 24)]);
     let mut config = firstflight::config(vec![options.tun_ip])?;
-    config.tcp.nodelay = true;
+    config.tcp.set_nodelay(true);
     let engine = Endpoint::new(config, Tun::create(tun)?);
     for port in PORTS {
         let acceptor = shared.acceptor(&options.files, port)?;

@@ -28,7 +28,7 @@ pub fn transfer(
 ) -> Result<Option<Duration>, PathError> {
     let window = if way == Way::UdtLike { UDT_WINDOW } else { options.initial_window };
     let mut tcp = firstflight_tcp::Config::default().nodelay(true).initial_rto(options.initial_rto);
-    tcp.initial_window = NonZeroU16::new(window).map_or(InitialWindow::Standard, InitialWindow::Segments);
+    tcp.set_initial_window(NonZeroU16::new(window).map_or(InitialWindow::Standard, InitialWindow::Segments));
     let clean = PathConfig::with_delay(options.rtt / 2);
     // All ways of a trial meet the same losses: the fate of a packet follows from its number and the seed.
     let seed = options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(trial) ^ (u64::from(loss) << 32);

@@ -111,7 +111,7 @@ impl Client {
         };
         let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.env.tcp));
         // The SYN has no room for timestamps, and both copies are one SYN.
-        tcp.timestamps = false;
+        tcp.set_timestamps(false);
         let [a, b, ..] = request_id;
         let asked = Asked {
             network: flows.env.config.network_of(&key),

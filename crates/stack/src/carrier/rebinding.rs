@@ -290,7 +290,7 @@ impl Flows {
         }
         let (hash, record) = (self.table.hash_anywhere(&slot.key), slot.conn.time_wait());
         if let Some(carrier) = &mut self.carrier {
-            carrier.paths.closed.insert(hash, record, now, self.env.tcp.time_wait);
+            carrier.paths.closed.insert(hash, record, now, self.env.tcp.time_wait_lasts());
         }
     }
 
@@ -306,7 +306,7 @@ impl Flows {
         {
             return false;
         }
-        let lasts = self.env.tcp.time_wait;
+        let lasts = self.env.tcp.time_wait_lasts();
         carrier.paths.closed.restart(hash, now, lasts);
         self.table.time_wait.restart(self.table.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);

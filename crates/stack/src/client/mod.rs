@@ -155,7 +155,7 @@ impl Client {
         // The store says the usual timeout of a server whose round-trip time it does not know.
         let measured = Some(known.timeout).filter(|timeout| *timeout < INITIAL_RTO);
         plan.first_timeout = Some(config.syn_timeout.or(measured).unwrap_or(tcp.timeout_at_first()));
-        let own = tcp.mss;
+        let own = tcp.largest_segment();
         // In UDP every server takes the base datagram.
         let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
         if let (Some(certified), None) = (&config.asap, cookie) {
@@ -166,7 +166,7 @@ impl Client {
             let withheld = withheld(config, certified, speaks, mismatch, data);
             let limit = self.first_flight_limit(flows, server, certified.mss.or(mss), path_mss.min(own));
             // The signature covers exactly the data that rides: no more than the connection takes at once.
-            let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).send_buffer;
+            let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).most_to_send();
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
             let riding = offer::riding(certified, withheld, room, data);
             let offering = offer::offer(certified, key.carrier(), riding, &mut flows.env.random);
@@ -221,7 +221,7 @@ impl Client {
     /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
     /// path's, less the options.
     fn first_flight_limit(&self, flows: &mut Flows, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
-        let mss = mss.unwrap_or(default_mss(server)).min(flows.env.tcp.mss).min(path_mss);
+        let mss = mss.unwrap_or(default_mss(server)).min(flows.env.tcp.largest_segment()).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 

@@ -105,7 +105,7 @@ impl SynCookies {
         let peer_mss = segment.options.mss.unwrap_or(key.default_mss());
         let cookie = self.make(&key, segment.seq, peer_mss, now);
         env.journal.counters.syn_cookies_sent += 1;
-        let mss = tcp.mss.min(env.path_mss(&key).max(env.probe_sizes(&key)[2]));
+        let mss = tcp.largest_segment().min(env.path_mss(&key).max(env.probe_sizes(&key)[2]));
         let numbers = CookieNumbers { isn: cookie, ts_offset: env.isn.initial(&key, now).ts_offset, mss };
         env.reply(cookie_reply(key, tcp, segment, numbers, options, now));
         cookie
@@ -299,13 +299,13 @@ fn cookie_reply(
     now: Instant,
 ) -> Reply {
     let CookieNumbers { isn, ts_offset, mss } = cookie;
-    let ts = syn.options.timestamps.filter(|_| tcp.timestamps).map(|ts| {
+    let ts = syn.options.timestamps.filter(|_| tcp.offers_timestamps()).map(|ts| {
         let coded = encode_ts(now.as_millis() as u32, syn.options.window_scale, syn.options.sack_permitted);
         Timestamps { value: coded.wrapping_add(ts_offset), echo: ts.value }
     });
-    let scale = (ts.is_some() && tcp.window_scaling && syn.options.window_scale.is_some())
+    let scale = (ts.is_some() && tcp.offers_window_scaling() && syn.options.window_scale.is_some())
         .then(|| tcp.window_scale());
-    let sack = ts.is_some() && tcp.sack && syn.options.sack_permitted;
+    let sack = ts.is_some() && tcp.offers_sack() && syn.options.sack_permitted;
     let options = SynOptions {
         mss,
         sack_permitted: sack,
@@ -314,7 +314,7 @@ fn cookie_reply(
         extra: extra.as_slice(),
     };
     let options = options.to_buf();
-    let window = tcp.receive_buffer.min(0xffff) as u16;
+    let window = tcp.most_to_read().min(0xffff) as u16;
     let flags = Flags::SYN.union(Flags::ACK);
     let header = header(&key, isn, syn.seq + 1, flags, window);
     Reply::Segment { key, header, options }

@@ -271,7 +271,7 @@ impl Stack {
                         self.server.syn_met_time_wait(hash, record.rcv_nxt);
                     }
                     if restart && !held {
-                        self.flows.table.time_wait.restart(hash, now, self.flows.env.tcp.time_wait);
+                        self.flows.table.time_wait.restart(hash, now, self.flows.env.tcp.time_wait_lasts());
                     }
                     let value = self.flows.env.isn.timestamp(key, now);
                     return self.flows.env.reply(Reply::time_wait(*key, &record, value));

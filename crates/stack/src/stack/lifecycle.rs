@@ -169,7 +169,12 @@ impl Stack {
             self.flows.env.journal.counters.time_waits += 1;
             let record = slot.conn.time_wait();
             let before = self.flows.table.time_wait.len();
-            if unlikely(self.flows.table.time_wait.insert(hash, record, now, self.flows.env.tcp.time_wait)) {
+            if unlikely(self.flows.table.time_wait.insert(
+                hash,
+                record,
+                now,
+                self.flows.env.tcp.time_wait_lasts(),
+            )) {
                 self.flows.env.journal.counters.time_waits_evicted +=
                     (before + 1 - self.flows.table.time_wait.len()) as u64;
             }
@@ -180,7 +185,7 @@ impl Stack {
         {
             self.flows.env.journal.counters.last_acks_held += 1;
             let record = slot.conn.time_wait();
-            self.flows.table.held.insert(hash, record, now, self.flows.env.tcp.time_wait);
+            self.flows.table.held.insert(hash, record, now, self.flows.env.tcp.time_wait_lasts());
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
         // wants a later one.
@@ -192,8 +197,8 @@ impl Stack {
     /// has acknowledged everything, and nobody reads what it may still send.
     pub fn limit_fin_wait2(&mut self, most: Duration, now: Instant) {
         let limit = |tcp: &mut Arc<firstflight_tcp::Config>| {
-            if tcp.fin_wait2 > most {
-                Arc::make_mut(tcp).fin_wait2 = most;
+            if tcp.fin_wait2_lasts() > most {
+                Arc::make_mut(tcp).set_fin_wait2(most);
             }
         };
         limit(&mut self.flows.env.tcp);

@@ -60,7 +60,7 @@ impl Seen {
 
 impl Flows {
     pub(crate) fn new(path: PathConfig, seed: u64, pacing: bool) -> Self {
-        Self::with(path, seed, |tcp| tcp.pacing = pacing)
+        Self::with(path, seed, |tcp| tcp.set_pacing(pacing))
     }
 
     /// Flows with these settings for all connections.
@@ -75,7 +75,7 @@ impl Flows {
     /// Starts one more flow.
     pub(crate) fn start(&mut self, algorithm: Algorithm) {
         let mut tcp = self.pair.client.config().tcp.clone();
-        tcp.congestion = algorithm;
+        tcp.set_congestion(algorithm);
         let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
         let (address, now) = (self.pair.server_addr(), self.pair.now);
         let (client, _) = self.pair.client.connect(address, b"", &config, now).unwrap();

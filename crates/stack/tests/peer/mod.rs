@@ -88,7 +88,7 @@ impl Peer {
         let (ours, theirs): (IpAddr, IpAddr) = (ours.parse().unwrap(), theirs.parse().unwrap());
         let mut config = Config::new(vec![ours], [7; 32]);
         // Tests count acknowledgements. The quick ones at the start have their own tests.
-        config.tcp.quick_acks = 0;
+        config.tcp.set_quick_acks(0);
         config.limits.trace = 4096;
         tune(&mut config);
         let mut stack = Stack::new(config, START);

@@ -10,7 +10,7 @@ impl Endpoint {
     /// [`Tun`](firstflight_link::Tun) of `device` to [`Endpoint::new`].
     pub fn prepare_tun(config: &mut Config, device: &TunConfig) {
         config.mtu = usize::from(device.mtu);
-        config.tcp.mss = device.mtu.saturating_sub(40);
+        config.tcp.set_mss(device.mtu.saturating_sub(40));
         config.broadcasts = device.host.iter().filter_map(|&(ip, prefix)| broadcast(ip, prefix)).collect();
     }
 }
