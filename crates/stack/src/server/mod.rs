@@ -2,7 +2,6 @@
 //! their client's ACK.
 
 pub(crate) mod admission;
-pub(crate) mod challenged;
 pub(crate) mod children;
 pub(crate) mod clients;
 pub(crate) mod listeners;
@@ -10,6 +9,7 @@ mod parking;
 pub(crate) mod parking_lot;
 pub(crate) mod syn;
 pub(crate) mod syn_cookies;
+mod time_wait_syns;
 
 use crate::asap::state::ServerState;
 use crate::config::Limits;
@@ -17,11 +17,11 @@ use crate::event::{Job, JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
-use crate::server::challenged::Challenged;
 use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
 use crate::server::parking_lot::ParkingLot;
 use crate::server::syn_cookies::SynCookies;
+use crate::server::time_wait_syns::Challenged;
 use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
