@@ -15,7 +15,9 @@
 //! The crate does no I/O, reads no clock and draws no random numbers: the caller passes the time as an
 //! argument.
 //!
-//! To add a kind of credential, add a file with its [`Verifier`] and a variant of [`Presented`].
+//! To add a kind of credential that fits into the Fast Open option, implement [`Verifier`] and name it in a
+//! [`FastOpenPolicy`]. One with an option of its own also needs a variant of [`Presented`], and a reply in the SYN-ACK, which
+//! is the stack's.
 #![cfg_attr(
     not(feature = "asap"),
     allow(rustdoc::broken_intra_doc_links, reason = "links to what is left out")
