@@ -2,9 +2,11 @@
 //! (`docs/spec/asap.md`).
 
 use crate::asap::state::{Certificate, DirectCopy, Vouched};
+use crate::env::Env;
 use crate::event::JobId;
 use crate::flows::Flows;
 use crate::flows::slot::Shown;
+use crate::flows::table::Table;
 use crate::server::Server;
 use crate::server::admission::Handshake;
 use crate::server::children::Budget;
@@ -130,7 +132,7 @@ impl Server {
     /// Plans the child of a first flight with a certificate.
     pub(crate) fn plan_certified(
         &self,
-        flows: &Flows,
+        env: &Env,
         syn: &Syn<'_>,
         certificate: &Certificate,
         budget: &Budget,
@@ -142,9 +144,9 @@ impl Server {
             plan.skip = u32::from(len);
         }
         plan.retries = if returned.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };
-        let hint = returned.as_ref().map_or(Hint::None, |returned| {
-            returned.proof(flows.env.endpoints(&syn.key, syn.above, syn.now).isn)
-        });
+        let hint = returned
+            .as_ref()
+            .map_or(Hint::None, |returned| returned.proof(env.endpoints(&syn.key, syn.above, syn.now).isn));
         plan.options = OptionBytes::from(Reply { status: Status::Accepted, tag: candidate.tag(), hint });
     }
 
@@ -152,7 +154,7 @@ impl Server {
     /// ACK, and perhaps more once a copy of the first flight has come from the client.
     pub(crate) fn certified(
         &mut self,
-        flows: &mut Flows,
+        table: &mut Table,
         child: u32,
         certificate: &Certificate,
         budget: &Budget,
@@ -164,7 +166,7 @@ impl Server {
             let more = budget.bytes(times(before_ack)).saturating_sub(given);
             DirectCopy { request_id, more }
         });
-        if let Some(slot) = flows.table.slots.get_mut(child) {
+        if let Some(slot) = table.slots.get_mut(child) {
             slot.shown = Shown::Certificate;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());
             self.asap.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
@@ -181,7 +183,7 @@ impl Server {
     /// client's direct copy: a packet has come from the client's address, so as much may be sent as after any
     /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
     /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
-    pub(crate) fn contacted(&mut self, flows: &mut Flows, child: u32, segment: &Segment<'_>) {
+    pub(crate) fn contacted(&mut self, table: &mut Table, child: u32, segment: &Segment<'_>) {
         let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
         let Some(direct) = vouched.direct else { return };
@@ -189,7 +191,7 @@ impl Server {
             && block.request.request_id == direct.request_id
         {
             vouched.direct = None;
-            if let Some(slot) = flows.table.slots.get_mut(child) {
+            if let Some(slot) = table.slots.get_mut(child) {
                 slot.conn.raise_budget(direct.more);
             }
         }
@@ -206,11 +208,11 @@ impl Server {
     }
 
     /// The ACK of a child whose first flight came with a certificate proves its client's address.
-    pub(crate) fn proved(&mut self, flows: &mut Flows, child: u32, now: Instant) {
+    pub(crate) fn proved(&mut self, table: &mut Table, child: u32, now: Instant) {
         let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         // Nothing is left to be raised.
         (vouched.proved, vouched.direct) = (true, None);
-        if let Some(slot) = flows.table.slots.get_mut(child) {
+        if let Some(slot) = table.slots.get_mut(child) {
             let address = slot.key.remote_ip();
             self.asap.shard.acknowledged(address, now);
         }

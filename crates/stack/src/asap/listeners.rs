@@ -3,7 +3,6 @@
 use crate::config::ListenConfig;
 use crate::env::Env;
 use crate::event::ListenerId;
-use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::listeners::Listeners;
 use crate::server::syn::Syn;
@@ -50,12 +49,12 @@ impl Server {
     /// See [`Stack::set_trust`](crate::Stack::set_trust).
     pub(crate) fn set_trust(
         &mut self,
-        flows: &Flows,
+        env: &Env,
         id: ListenerId,
         trust: Arc<TrustStore>,
         now: Instant,
     ) -> bool {
-        let clock = flows.env.clock_at(now);
+        let clock = env.clock_at(now);
         let listener = self.listeners.get_mut(id);
         let Some(policy) = listener.and_then(|listener| listener.config.asap.as_mut()) else {
             return false;
@@ -68,8 +67,8 @@ impl Server {
     /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
     /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
     #[cold]
-    pub(crate) fn spoil_beside(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> bool {
-        let clock = flows.env.clock_at(syn.now);
+    pub(crate) fn spoil_beside(&mut self, env: &mut Env, syn: &Syn<'_>) -> bool {
+        let clock = env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let own = listener.config.asap.as_ref();
         let first = syn.first_flight(None);

@@ -16,6 +16,7 @@ use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Asked, Beginning, Ladder, Owner, SentOffer, Side};
+use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -160,14 +161,14 @@ impl Client {
     }
 
     /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
-    pub(crate) fn expect_answer(&mut self, flows: &mut Flows, id: ConnId, key: ReplyKey) -> bool {
-        self.armed_mut(flows, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
+    pub(crate) fn expect_answer(&mut self, table: &mut Table, id: ConnId, key: ReplyKey) -> bool {
+        self.armed_mut(table, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
     }
 
     /// See [`Stack::lab_expect_unproved_answer`](crate::Stack::lab_expect_unproved_answer).
     #[cfg(feature = "lab")]
-    pub(crate) fn lab_expect_unproved_answer(&mut self, flows: &mut Flows, id: ConnId) -> bool {
-        self.armed_mut(flows, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
+    pub(crate) fn lab_expect_unproved_answer(&mut self, table: &mut Table, id: ConnId) -> bool {
+        self.armed_mut(table, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
     }
 
     /// See [`Stack::send_direct`](crate::Stack::send_direct).
@@ -217,8 +218,8 @@ impl Client {
 
     /// See [`Stack::direct_refused`](crate::Stack::direct_refused).
     #[must_use]
-    pub(crate) fn direct_refused(&self, flows: &Flows, id: ConnId) -> Option<CloseReason> {
-        let wild = anywhere(&flows.table.slot(id)?.key);
+    pub(crate) fn direct_refused(&self, table: &Table, id: ConnId) -> Option<CloseReason> {
+        let wild = anywhere(&table.slot(id)?.key);
         self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
     }
 
@@ -288,9 +289,9 @@ impl Client {
     /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
     /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
     /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
-    pub(crate) fn overtakes_answer(&self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) -> bool {
+    pub(crate) fn overtakes_answer(&self, table: &mut Table, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
-        let armed = self.armed.get(&anywhere(key)).and_then(|armed| flows.table.slots.get(armed.index));
+        let armed = self.armed.get(&anywhere(key)).and_then(|armed| table.slots.get(armed.index));
         armed.is_some_and(|slot| {
             let sent = slot.conn.variables();
             let acknowledges = segment.ack.gt(sent.snd_una) && sent.snd_nxt.ge(segment.ack);
@@ -306,8 +307,8 @@ impl Client {
         }
     }
 
-    fn armed_mut(&mut self, flows: &mut Flows, id: ConnId) -> Option<&mut Armed> {
-        let wild = anywhere(&flows.table.slot(id)?.key);
+    fn armed_mut(&mut self, table: &mut Table, id: ConnId) -> Option<&mut Armed> {
+        let wild = anywhere(&table.slot(id)?.key);
         self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
     }
 }

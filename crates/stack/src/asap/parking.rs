@@ -1,6 +1,7 @@
 //! SYNs with a credential block that wait: for their signatures, and then perhaps for a store.
 
 use crate::asap::state::Returned;
+use crate::env::Env;
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -114,7 +115,7 @@ impl ParkingLot {
 impl Server {
     /// There is no room for a SYN about which `work` was to be asked: its credential is used up. Returns what the SYN-ACK
     /// says about its block.
-    pub(crate) fn not_asked(&mut self, flows: &mut Flows, syn: &Syn<'_>, work: Work) -> Option<Refused> {
+    pub(crate) fn not_asked(&mut self, env: &mut Env, syn: &Syn<'_>, work: Work) -> Option<Refused> {
         match work {
             Work::Ask(job) => {
                 self.tell(Some(job.refused()));
@@ -122,16 +123,16 @@ impl Server {
             }
             Work::Verify(candidate) => {
                 let refused = Refused::new(Status::Overloaded, candidate.tag());
-                Some(if self.spoil(flows, syn, false) { refused } else { refused.unreported() })
+                Some(if self.spoil(env, syn, false) { refused } else { refused.unreported() })
             }
             _ => None,
         }
     }
 
     /// The handshake of a parked SYN whose certificate does not stand any more, though a store accepts the request.
-    pub(crate) fn fallen(&self, flows: &Flows, parked: &Parked, now: Instant) -> Option<Handshake> {
+    pub(crate) fn fallen(&self, env: &Env, parked: &Parked, now: Instant) -> Option<Handshake> {
         let candidate = parked.block.as_ref()?.candidate.as_ref()?;
-        let refused = candidate.stands(&self.asap.shard, &flows.env.clock_at(now)).err()?;
+        let refused = candidate.stands(&self.asap.shard, &env.clock_at(now)).err()?;
         let (reason, grant) = (reason(refused.status), parked.grant);
         Some(Handshake { reason, grant, refused: Some(refused), repeat: false })
     }
@@ -184,6 +185,6 @@ impl Server {
         }
         let hash = flows.table.hasher.hash(&key);
         let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
-        self.spoil(flows, &syn, checked)
+        self.spoil(&mut flows.env, &syn, checked)
     }
 }

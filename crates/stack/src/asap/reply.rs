@@ -1,7 +1,7 @@
 //! What a SYN offers of ASAP, and what the SYN-ACK replies.
 
+use crate::env::Env;
 use crate::flow::FlowKey;
-use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::Handshake;
 use crate::server::syn::Syn;
@@ -40,13 +40,13 @@ impl Handshake {
 
 impl Server {
     /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
-    pub(crate) fn answer_forged(&mut self, flows: &mut Flows, syn: &Syn<'_>, handshake: &Handshake) {
-        flows.env.journal.counters.first_flights_refused += 1;
-        flows.env.journal.counters.blocks_forged += 1;
+    pub(crate) fn answer_forged(&mut self, env: &mut Env, syn: &Syn<'_>, handshake: &Handshake) {
+        env.journal.counters.first_flights_refused += 1;
+        env.journal.counters.blocks_forged += 1;
         let mut options = OptionBytes::EMPTY;
         self.reply_to(syn, handshake.refused, false, &mut options);
         if let Some(listener) = self.listeners.at_mut(syn.listener) {
-            let cookie = self.cookies.send(&mut flows.env, &listener.tcp, syn, &options);
+            let cookie = self.cookies.send(env, &listener.tcp, syn, &options);
             listener.cookies.answer(syn.hash, cookie, syn.now);
         }
     }

@@ -23,7 +23,7 @@ impl Stack {
     ///
     /// False if there is no such listener, or one that takes no certificates.
     pub fn set_trust(&mut self, id: ListenerId, trust: Arc<TrustStore>, now: Instant) -> bool {
-        self.server.set_trust(&self.flows, id, trust, now)
+        self.server.set_trust(&self.flows.env, id, trust, now)
     }
 
     /// What must be verified now, at most [`BATCH`](firstflight_credential::asap::BATCH) first flights. Call it at the
@@ -100,7 +100,7 @@ impl Stack {
     /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.
     /// False if the connection is not, or no longer, carried in a lookup.
     pub fn expect_answer(&mut self, id: ConnId, key: ReplyKey) -> bool {
-        self.client.expect_answer(&mut self.flows, id, key)
+        self.client.expect_answer(&mut self.flows.table, id, key)
     }
 
     /// Like [`Stack::expect_answer`], but accepts any server that acknowledges the right numbers. Anyone who has
@@ -108,7 +108,7 @@ impl Stack {
     /// in a network made for such experiments.
     #[cfg(feature = "lab")]
     pub fn lab_expect_unproved_answer(&mut self, id: ConnId) -> bool {
-        self.client.lab_expect_unproved_answer(&mut self.flows, id)
+        self.client.lab_expect_unproved_answer(&mut self.flows.table, id)
     }
 
     /// Sends the same SYN to `server`, because its address is now known, under the same request id, signed for this
@@ -130,6 +130,6 @@ impl Stack {
     /// may have executed that copy.
     #[must_use]
     pub fn direct_refused(&self, id: ConnId) -> Option<CloseReason> {
-        self.client.direct_refused(&self.flows, id)
+        self.client.direct_refused(&self.flows.table, id)
     }
 }

@@ -3,10 +3,12 @@
 use crate::addresses::possible_source;
 use crate::client::{Client, Intent};
 use crate::config::ConnectConfig;
+use crate::env::Env;
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Owner, Side};
+use crate::flows::table::Table;
 use core::fmt;
 use core::hint::cold_path;
 use core::net::SocketAddr;
@@ -88,7 +90,7 @@ impl Client {
         if flows.is_full() {
             return Err(ConnectError::TooManyConnections);
         }
-        let mut key = any_port(flows, remote, config, outer)?;
+        let mut key = any_port(&flows.env, remote, config, outer)?;
         let hash = self.choose_port(flows, &mut key, config)?;
         let mut ends = flows.env.endpoints(&key, None, now);
         let mut plan = SynPlan::default();
@@ -110,7 +112,7 @@ impl Client {
                 slot.side = Side::Client;
             },
         );
-        self.plan_ladder(flows, index, config, data.get(..taken).unwrap_or_default(), now);
+        self.plan_ladder(&mut flows.table, index, config, data.get(..taken).unwrap_or_default(), now);
         flows.env.journal.counters.active_opens += 1;
         let news = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
         Ok((flows.table.id(index), taken, news))
@@ -124,7 +126,7 @@ impl Client {
         config: &ConnectConfig,
     ) -> Result<SocketAddr, ConnectError> {
         let outer = flows.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
-        let mut key = any_port(flows, remote, config, outer)?;
+        let mut key = any_port(&flows.env, remote, config, outer)?;
         self.choose_port(flows, &mut key, config)?;
         Ok(key.local())
     }
@@ -142,7 +144,7 @@ impl Client {
             if unlikely(!flows.env.shard.owns(key)) {
                 return Err(ConnectError::OtherShard);
             }
-            return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
+            return if is_taken(&flows.table, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(flows.env.random.next_byte());
         let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
@@ -150,7 +152,9 @@ impl Client {
         let chosen = key.with_local_port(port);
         let hash = flows.table.hasher.hash(&chosen);
         if unlikely(
-            self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.env.shard.owns(&chosen),
+            self.ports.is_reserved(port)
+                || is_taken(&flows.table, &chosen, hash)
+                || !flows.env.shard.owns(&chosen),
         ) {
             return self.choose_free_port(flows, key, random);
         }
@@ -172,7 +176,7 @@ impl Client {
         let port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
             hash = flows.table.hasher.hash(&key);
-            !flows.env.shard.owns(&key) || is_taken(flows, &key, hash)
+            !flows.env.shard.owns(&key) || is_taken(&flows.table, &key, hash)
         });
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
         Ok(hash)
@@ -180,14 +184,14 @@ impl Client {
 }
 
 #[inline]
-fn is_taken(flows: &Flows, key: &FlowKey, hash: u64) -> bool {
-    flows.table.find_hashed(hash, key).is_some() || flows.table.time_wait.find(hash).is_some()
+fn is_taken(table: &Table, key: &FlowKey, hash: u64) -> bool {
+    table.find_hashed(hash, key).is_some() || table.time_wait.find(hash).is_some()
 }
 
 /// The flow of a connect, with local port 0. `outer` are the UDP ports.
 #[inline(always)]
 fn any_port(
-    flows: &Flows,
+    env: &Env,
     remote: SocketAddr,
     config: &ConnectConfig,
     outer: Option<(u16, u16)>,
@@ -195,12 +199,12 @@ fn any_port(
     let same = |ip: &&core::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
     let ip = match config.local {
         Some(local) if !local.ip().is_unspecified() => {
-            if !flows.env.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
+            if !env.is_ours(local.ip()) || local.is_ipv4() != remote.is_ipv4() {
                 return Err(ConnectError::LocalInUse);
             }
             local.ip()
         }
-        _ => *flows.env.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
+        _ => *env.config.addresses.iter().find(same).ok_or(ConnectError::NoAddress)?,
     };
     let key = FlowKey::of(ip, 0, remote.ip(), remote.port());
     let Some((own, theirs)) = outer else { return Ok(key) };

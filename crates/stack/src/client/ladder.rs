@@ -26,6 +26,7 @@ use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Eager, Owner, SentOffer, Side};
+use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -72,7 +73,7 @@ impl Client {
     /// Prepares step 3 of the fallback sequence for a connect that begins now, if it may have that step.
     pub(crate) fn plan_ladder(
         &mut self,
-        flows: &mut Flows,
+        table: &mut Table,
         index: u32,
         config: &ConnectConfig,
         data: &[u8],
@@ -82,7 +83,7 @@ impl Client {
         if !config.replay_safe || !chosen || config.carrier.is_some() {
             return;
         }
-        let Some(slot) = flows.table.slots.get_mut(index) else { return };
+        let Some(slot) = table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
         asked.ladder.at = Some(now + timeout * 2);
@@ -112,8 +113,8 @@ impl Client {
 
     /// The SYN-ACK has come. From now on, the connection waits for the response, as long as the data may be sent
     /// again.
-    pub(crate) fn watch(&mut self, flows: &mut Flows, index: u32, now: Instant) {
-        let Some(slot) = flows.table.slots.get_mut(index) else { return };
+    pub(crate) fn watch(&mut self, table: &mut Table, index: u32, now: Instant) {
+        let Some(slot) = table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         if asked.ladder.first.is_none() && !slot.key.is_carried() {
             // There is nothing to send again.
@@ -229,7 +230,7 @@ impl Client {
         let Ok(local) = self.local_end(flows, remote, &any_port) else { return };
         let key = FlowKey::new(local, remote);
         let mut ends = flows.env.endpoints(&key, None, now);
-        ends.path_mss = self.client_path_mss(flows, &key, now);
+        ends.path_mss = self.client_path_mss(&mut flows.env, &key, now);
         let Some(slot) = flows.table.slots.get(index) else { return };
         if loses_large_segments(&slot.conn) {
             // The path may drop large packets. With large segments this attempt would find that out again, timeout
@@ -281,7 +282,7 @@ impl Client {
         if part || totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application
         {
             // The response came after all, or the server took bytes that cannot be sent again.
-            self.forget_twin(flows, first);
+            self.forget_twin(&mut flows.table, first);
             self.drop_twin(flows, Some(twin));
             return Disposition::Reset;
         }
@@ -292,7 +293,7 @@ impl Client {
         {
             // The server is alive and has lost nothing: it only takes time to respond.
             asked.ladder.at = Some(now + asked.ladder.wait);
-            self.forget_twin(flows, first);
+            self.forget_twin(&mut flows.table, first);
             self.drop_twin(flows, Some(twin));
             flows.touched(first);
             return Disposition::Reset;
@@ -372,8 +373,8 @@ impl Client {
     }
 
     /// Notes that the second attempt of connection `first` no longer exists.
-    pub(crate) fn forget_twin(&mut self, flows: &mut Flows, first: u32) {
-        if let Some(asked) = flows.table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
+    pub(crate) fn forget_twin(&mut self, table: &mut Table, first: u32) {
+        if let Some(asked) = table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
             asked.ladder.twin = None;
         }
     }

@@ -9,6 +9,7 @@ use crate::asap::armed::Armed;
 use crate::asap::offer;
 use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
+use crate::env::Env;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
 use crate::flows::slot::{Asked, Ladder, SentOffer, Shown, Slot};
@@ -131,7 +132,7 @@ impl Client {
         let (network, server) = (flows.env.config.network_of(key), key.remote_ip());
         if !config.fast_open && config.asap.is_none() {
             let reason = config.held_back.unwrap_or(Reason::NotRequested);
-            return Intent::handshake(reason, self.client_path_mss(flows, key, now));
+            return Intent::handshake(reason, self.client_path_mss(&mut flows.env, key, now));
         }
         // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
         let mut asked = flows.table.spare.pop().unwrap_or_default();
@@ -164,7 +165,8 @@ impl Client {
             let address = certified.certificate.address();
             let mismatch = self.credentials.is_mismatch(network, server, address, now);
             let withheld = withheld(config, certified, speaks, mismatch, data);
-            let limit = self.first_flight_limit(flows, server, certified.mss.or(mss), path_mss.min(own));
+            let limit =
+                self.first_flight_limit(&mut flows.env, server, certified.mss.or(mss), path_mss.min(own));
             // The signature covers exactly the data that rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).most_to_send();
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
@@ -180,11 +182,11 @@ impl Client {
         if bare {
             // The operator of such a network knows what its servers take.
             plan.data_limit =
-                self.first_flight_limit(flows, server, mss.or(Some(u16::MAX)), path_mss.min(own));
+                self.first_flight_limit(&mut flows.env, server, mss.or(Some(u16::MAX)), path_mss.min(own));
         } else if config.fast_open {
             let option = match cookie {
                 Some(held) => {
-                    plan.data_limit = self.first_flight_limit(flows, server, mss, path_mss.min(own));
+                    plan.data_limit = self.first_flight_limit(&mut flows.env, server, mss, path_mss.min(own));
                     FastOpen::Cookie(held.form, held.cookie)
                 }
                 //= rfc7413 4.2.1-a 4.2.2-a
@@ -220,15 +222,15 @@ impl Client {
 
     /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
     /// path's, less the options.
-    fn first_flight_limit(&self, flows: &mut Flows, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
-        let mss = mss.unwrap_or(default_mss(server)).min(flows.env.tcp.largest_segment()).min(path_mss);
+    fn first_flight_limit(&self, env: &mut Env, server: IpAddr, mss: Option<u16>, path_mss: u16) -> u32 {
+        let mss = mss.unwrap_or(default_mss(server)).min(env.tcp.largest_segment()).min(path_mss);
         u32::from(mss).saturating_sub(SYN_OPTIONS)
     }
 
     /// Largest payload of a segment to the flow's server, according to the link and to routers on earlier visits.
-    pub(crate) fn client_path_mss(&self, flows: &mut Flows, key: &FlowKey, now: Instant) -> u16 {
-        let learnt = self.credentials.path_mss(flows.env.config.network_of(key), key.remote_ip(), now);
-        flows.env.path_mss(key).min(learnt.unwrap_or(u16::MAX))
+    pub(crate) fn client_path_mss(&self, env: &mut Env, key: &FlowKey, now: Instant) -> u16 {
+        let learnt = self.credentials.path_mss(env.config.network_of(key), key.remote_ip(), now);
+        env.path_mss(key).min(learnt.unwrap_or(u16::MAX))
     }
 
     /// Handles a segment for a client whose SYN asked for a first flight and has no answer yet.
@@ -337,7 +339,7 @@ impl Client {
         if unlikely(twin.is_some()) {
             self.drop_twin(flows, twin);
         }
-        self.watch(flows, index, now);
+        self.watch(&mut flows.table, index, now);
         if !self.armed.is_empty()
             && let Some(slot) = flows.table.slots.get(index)
         {

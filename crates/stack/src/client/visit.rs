@@ -91,7 +91,7 @@ impl Client {
     pub(crate) fn tell_other(&mut self, flows: &mut Flows, other: Other) {
         match other {
             Other::Twin(twin) => self.drop_twin(flows, Some(twin)),
-            Other::First(first) => self.forget_twin(flows, first),
+            Other::First(first) => self.forget_twin(&mut flows.table, first),
         }
     }
 

@@ -3,6 +3,7 @@
 //! is accepted later.
 
 use crate::asap::state::Certificate;
+use crate::env::Env;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -78,11 +79,11 @@ impl Server {
         let room = Room::of(listener, flows, now);
         if room.pressed {
             // A cookie does not say that the request may run elsewhere.
-            let told = self.spoil(flows, syn, false);
+            let told = self.spoil(&mut flows.env, syn, false);
             return if told { Decision::Refuse(NotAdmitted::Cookie) } else { dropped(Drop::Unreported) };
         }
         if let Some(reason) = room.full {
-            self.spoil(flows, syn, false);
+            self.spoil(&mut flows.env, syn, false);
             return dropped(reason);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
@@ -92,7 +93,7 @@ impl Server {
             if stays && (offered || !segment.payload.is_empty()) {
                 if !self.parked.is_copy(job, segment) {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
-                    self.spoil(flows, syn, false);
+                    self.spoil(&mut flows.env, syn, false);
                 }
                 return dropped(Drop::AlreadyParked);
             }
@@ -125,9 +126,11 @@ impl Server {
             }
             Decision::Refuse(Refusal { reason, grant, tell, refused }) => {
                 let told = self.tell(tell);
-                self.limited(flows, index, reason);
+                self.limited(&mut flows.env, index, reason);
                 let refused = match refused {
-                    Some(refused) if !self.spoil_beside(flows, syn) || !told => Some(refused.unreported()),
+                    Some(refused) if !self.spoil_beside(&mut flows.env, syn) || !told => {
+                        Some(refused.unreported())
+                    }
                     refused => refused,
                 };
                 if refused.is_some_and(|refused| refused.is_unreported()) {
@@ -152,7 +155,9 @@ impl Server {
             Decision::Refuse(NotAdmitted::Handshake(handshake)) => return self.adopt(flows, syn, &handshake),
             Decision::Refuse(NotAdmitted::Dropped(reason)) => flows.env.journal.drop_packet(reason),
             Decision::Refuse(NotAdmitted::Cookie) => self.answer_with_cookie(flows, syn),
-            Decision::Refuse(NotAdmitted::Forged(handshake)) => self.answer_forged(flows, syn, &handshake),
+            Decision::Refuse(NotAdmitted::Forged(handshake)) => {
+                self.answer_forged(&mut flows.env, syn, &handshake)
+            }
             Decision::Refuse(NotAdmitted::GoesRound) => {}
         }
         None
@@ -177,11 +182,11 @@ impl Server {
     /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later. `checked`: the
     /// signatures of its credential block are right. False if the store of a farm cannot be told, so that another member
     /// may accept a copy.
-    pub(crate) fn spoil(&mut self, flows: &mut Flows, syn: &Syn<'_>, checked: bool) -> bool {
+    pub(crate) fn spoil(&mut self, env: &mut Env, syn: &Syn<'_>, checked: bool) -> bool {
         if syn.segment.payload.is_empty() {
             return true;
         }
-        let clock = flows.env.clock_at(syn.now);
+        let clock = env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
         let first = syn.first_flight(fast_open.as_ref());
@@ -189,7 +194,7 @@ impl Server {
             Ok(job) => self.tell(job),
             Err(Unreported) => false,
         };
-        flows.env.journal.counters.blocks_unreported += u64::from(!told);
+        env.journal.counters.blocks_unreported += u64::from(!told);
         told
     }
 
@@ -224,7 +229,7 @@ impl Server {
             && let Some(listener) = self.listeners.find(key)
         {
             let hash = flows.table.hasher.hash(key);
-            self.spoil(flows, &Syn { listener, key: *key, hash, segment, above: None, now }, false);
+            self.spoil(&mut flows.env, &Syn { listener, key: *key, hash, segment, above: None, now }, false);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The connections that SYNs open: ordinary ones, and those whose first flight was admitted.
 
 use crate::config::ResponsePolicy;
+use crate::env::Env;
 use crate::event::{Drop, Trace};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Marks, Owner};
+use crate::flows::table::Table;
 use crate::server::Server;
 use crate::server::admission::{Admitted, Handshake};
 use crate::server::listeners::Room;
@@ -67,13 +69,13 @@ impl Server {
         }
         let mut plan = ChildPlan::default();
         self.reply_to(syn, refused, grant.is_some(), &mut plan.options);
-        add_grant(flows, &mut plan, syn.segment, grant);
+        add_grant(&mut flows.env, &mut plan, syn.segment, grant);
         if syn.key.is_carried() {
             plan.retries = crate::carrier::SYN_ACK_RETRIES;
             plan.linger_s = HALF_OPEN_LINGER_S;
         }
         let child = self.make_child(flows, syn, &plan, Outcome::Handshake(reason), None);
-        self.granted(flows, child, syn.listener, grant);
+        self.granted(&mut flows.table, child, syn.listener, grant);
         if unlikely(repeat)
             && let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child))
         {
@@ -92,7 +94,7 @@ impl Server {
     ) -> Option<u32> {
         let Admitted { grant, place, certificate, followers } = admitted;
         let (segment, now) = (syn.segment, syn.now);
-        self.relieved(flows, syn.listener);
+        self.relieved(&mut flows.env, syn.listener);
         flows.env.journal.counters.first_flights_accepted += 1;
         let below = syn.key.headers_len() as u32;
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
@@ -107,7 +109,7 @@ impl Server {
             ..ChildPlan::default()
         };
         match &certificate {
-            Some(certificate) => self.plan_certified(flows, syn, certificate, &budget, &mut plan),
+            Some(certificate) => self.plan_certified(&flows.env, syn, certificate, &budget, &mut plan),
             None => self.reply_to(syn, None, grant.is_some(), &mut plan.options),
         }
         if syn.key.is_carried() {
@@ -117,11 +119,11 @@ impl Server {
         if plan.retries < ChildPlan::default().retries {
             plan.linger_s = LINGER_S;
         }
-        add_grant(flows, &mut plan, segment, grant);
+        add_grant(&mut flows.env, &mut plan, segment, grant);
         let child = self.make_child(flows, syn, &plan, Outcome::Accepted, Some(place));
-        self.granted(flows, child, syn.listener, grant);
+        self.granted(&mut flows.table, child, syn.listener, grant);
         if let (Some(child), Some(certificate)) = (child, certificate) {
-            self.certified(flows, child, &certificate, &budget, plan.pre_ack_budget);
+            self.certified(&mut flows.table, child, &certificate, &budget, plan.pre_ack_budget);
         }
         if let (Some(child), false) = (child, followers.is_empty()) {
             take_followers(flows, child, &followers, now);
@@ -161,7 +163,7 @@ impl Server {
         );
         flows.trace_outcome(child, outcome);
         if plan.early {
-            self.enqueue(flows, child, index);
+            self.enqueue(&mut flows.env, child, index);
         }
         Some(child)
     }
@@ -169,12 +171,12 @@ impl Server {
     /// Whether `segment` opens a connection because it acknowledges a SYN cookie.
     pub(crate) fn opens_from_cookie(
         &self,
-        flows: &Flows,
+        table: &Table,
         key: &FlowKey,
         segment: &Segment<'_>,
         now: Instant,
     ) -> bool {
-        let hash = flows.table.hasher.hash(key);
+        let hash = table.hasher.hash(key);
         let listener = self.listeners.find(key).and_then(|index| self.listeners.at(index));
         listener.is_some_and(|l| self.cookies.acknowledged(&l.cookies, key, hash, segment, now).is_some())
     }
@@ -230,16 +232,16 @@ impl Server {
         if let Some(slot) = flows.table.slots.get_mut(child) {
             slot.owner = Owner::AcceptQueue(index);
         }
-        self.enqueue(flows, child, index);
+        self.enqueue(&mut flows.env, child, index);
     }
 
     #[inline]
-    fn enqueue(&mut self, flows: &mut Flows, child: u32, index: u32) {
+    fn enqueue(&mut self, env: &mut Env, child: u32, index: u32) {
         if let Some(listener) = self.listeners.at_mut(index) {
             listener.accept_queue.push_back(child);
             if !listener.announced {
                 listener.announced = true;
-                flows.env.journal.announce_listener(index);
+                env.journal.announce_listener(index);
             }
         }
     }
@@ -248,14 +250,14 @@ impl Server {
     #[inline(always)]
     pub(crate) fn granted(
         &mut self,
-        flows: &mut Flows,
+        table: &mut Table,
         child: Option<u32>,
         listener: u32,
         grant: Option<Grant>,
     ) {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
         let listener = self.listeners.id(listener);
-        if let Some(slot) = flows.table.slots.get_mut(child) {
+        if let Some(slot) = table.slots.get_mut(child) {
             slot.marks.set(Marks::GRANTED);
             self.grants.insert(child, (listener, serial));
         }
@@ -270,23 +272,23 @@ impl Server {
     }
 
     /// A limit sends first flights to the ordinary handshake from now on (RFC 7413 §5.1).
-    pub(crate) fn limited(&mut self, flows: &mut Flows, index: u32, reason: Reason) {
+    pub(crate) fn limited(&mut self, env: &mut Env, index: u32, reason: Reason) {
         if !matches!(reason, Reason::PendingLimit | Reason::ServerLimit) {
             return;
         }
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if !core::mem::replace(&mut listener.limited, true) {
-            flows.env.journal.counters.fast_open_suspended += 1;
-            flows.env.journal.trace(Trace::Suspended(self.listeners.id(index), reason));
+            env.journal.counters.fast_open_suspended += 1;
+            env.journal.trace(Trace::Suspended(self.listeners.id(index), reason));
         }
     }
 
     /// A first flight is accepted again.
     #[inline]
-    fn relieved(&mut self, flows: &mut Flows, index: u32) {
+    fn relieved(&mut self, env: &mut Env, index: u32) {
         let Some(listener) = self.listeners.at_mut(index) else { return };
         if unlikely(core::mem::replace(&mut listener.limited, false)) {
-            flows.env.journal.trace(Trace::Resumed(self.listeners.id(index)));
+            env.journal.trace(Trace::Resumed(self.listeners.id(index)));
         }
     }
 }
@@ -294,13 +296,13 @@ impl Server {
 /// Adds a granted cookie to the SYN-ACK's options, in the form in which the client asked for it. A retransmitted SYN-ACK
 /// does not carry the cookie (RFC 7413 §4.2.2).
 #[inline(always)]
-fn add_grant(flows: &mut Flows, plan: &mut ChildPlan, segment: &Segment<'_>, grant: Option<Grant>) {
+fn add_grant(env: &mut Env, plan: &mut ChildPlan, segment: &Segment<'_>, grant: Option<Grant>) {
     let lasting = plan.options.len();
     if let Some(grant) = grant
         && let Some(asked) = segment.options.fast_open()
         && plan.options.append_fast_open(&FastOpen::Cookie(asked.form(), grant.cookie))
     {
-        flows.env.journal.counters.cookies_granted += 1;
+        env.journal.counters.cookies_granted += 1;
         plan.once = (plan.options.len() - lasting) as u8;
     }
 }

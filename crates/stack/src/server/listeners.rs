@@ -1,6 +1,7 @@
 //! Listeners and their two queues.
 
 use crate::config::ListenConfig;
+use crate::env::Env;
 use crate::event::{ConnId, Drop, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -220,24 +221,20 @@ impl Listeners {
 impl Listeners {
     /// See [`Stack::listen`](crate::Stack::listen).
     //= rfc9293 MUST-41 MUST-42
-    pub(crate) fn listen(
-        &mut self,
-        flows: &mut Flows,
-        config: ListenConfig,
-    ) -> Result<ListenerId, ListenError> {
+    pub(crate) fn listen(&mut self, env: &mut Env, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let ip = config.local.ip();
         if config.local.port() == 0 {
             return Err(ListenError::NoPort);
         }
-        if !ip.is_unspecified() && !flows.env.is_ours(ip) {
+        if !ip.is_unspecified() && !env.is_ours(ip) {
             return Err(ListenError::AddressNotOurs);
         }
         if let Some(policy) = &config.fast_open {
             policy.validate().map_err(ListenError::Policy)?;
             config.certificates_allow(policy).map_err(ListenError::Policy)?;
         }
-        self.begins(&mut flows.env, &config);
-        let tcp = config.tcp.clone().unwrap_or_else(|| flows.env.tcp.clone());
+        self.begins(env, &config);
+        let tcp = config.tcp.clone().unwrap_or_else(|| env.tcp.clone());
         let listener = Listener {
             config,
             tcp,

@@ -17,6 +17,7 @@ use crate::event::{Job, JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
+use crate::flows::table::Table;
 use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
 use crate::server::parking_lot::ParkingLot;
@@ -119,7 +120,7 @@ impl Server {
     /// Takes the answer to a question. An answer that comes too late is ignored.
     pub(crate) fn handle_job(&mut self, flows: &mut Flows, id: JobId, result: JobResult, now: Instant) {
         let Some(parked) = self.parked.take(id) else { return };
-        let fallen = if result == JobResult::Accept { self.fallen(flows, &parked, now) } else { None };
+        let fallen = if result == JobResult::Accept { self.fallen(&flows.env, &parked, now) } else { None };
         match fallen {
             Some(handshake) => self.resume_with(flows, parked, Decision::Refuse(handshake), now),
             None => self.resume(flows, parked, result, now),
@@ -135,8 +136,8 @@ impl Server {
     }
 
     /// Connection `index` was opened. If its client has more than it may have, returns one (index) that has to go.
-    pub(crate) fn joined(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Option<u32> {
-        self.clients.as_mut()?.join(&mut flows.table.slots, index, now)
+    pub(crate) fn joined(&mut self, table: &mut Table, index: u32, now: Instant) -> Option<u32> {
+        self.clients.as_mut()?.join(&mut table.slots, index, now)
     }
 
     /// Connection `index` of a client whose connections are counted is over.

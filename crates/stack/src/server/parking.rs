@@ -7,6 +7,7 @@
 //!
 //! [`Connection::handle_segment`]: firstflight_tcp::Connection::handle_segment
 
+use crate::env::Env;
 use crate::event::{Drop, JobId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -33,7 +34,7 @@ impl Server {
         }
         let Question { work, grant, place } = question;
         drop(place);
-        let refused = self.not_asked(flows, syn, work);
+        let refused = self.not_asked(&mut flows.env, syn, work);
         let handshake = Handshake { reason: Reason::Overloaded, grant, refused, repeat: false };
         self.adopt(flows, syn, &handshake)
     }
@@ -106,10 +107,10 @@ impl Server {
     /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
     /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
     /// the segment.
-    pub(crate) fn handle_follower(&mut self, flows: &mut Flows, key: &FlowKey, segment: &Segment<'_>) {
+    pub(crate) fn handle_follower(&mut self, env: &mut Env, key: &FlowKey, segment: &Segment<'_>) {
         let waits = self.parked.find(key).map(|(job, _)| job);
         if !waits.is_some_and(|job| self.parked.follow(job, segment)) {
-            flows.env.journal.drop_packet(Drop::Follower);
+            env.journal.drop_packet(Drop::Follower);
         }
     }
 }

@@ -229,7 +229,7 @@ impl Stack {
             if let Some(index) = self.client.answers_armed(&mut self.flows, key, segment, now) {
                 return self.deliver(index, segment, now);
             }
-            if self.client.overtakes_answer(&mut self.flows, key, segment) {
+            if self.client.overtakes_answer(&mut self.flows.table, key, segment) {
                 return self.flows.env.journal.drop_packet(Drop::NoConnection);
             }
         }
@@ -240,10 +240,10 @@ impl Stack {
     pub(crate) fn handle_stray(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
         if unlikely(key.is_carried()) {
             if follows(segment) && self.server.listener(key).is_some() {
-                return self.server.handle_follower(&mut self.flows, key, segment);
+                return self.server.handle_follower(&mut self.flows.env, key, segment);
             }
             let server = &self.server;
-            let opens = |flows: &Flows| server.opens_from_cookie(flows, key, segment, now);
+            let opens = |flows: &Flows| server.opens_from_cookie(&flows.table, key, segment, now);
             if self.flows.comes_from_new_port(key, segment, now, opens) {
                 return;
             }
@@ -385,7 +385,7 @@ impl Stack {
     fn met_again(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         if let Some(key) = self.flows.table.slots.get(index).map(|slot| slot.key) {
             self.server.not_opened(&mut self.flows, &key, segment, now);
-            self.server.contacted(&mut self.flows, index, segment);
+            self.server.contacted(&mut self.flows.table, index, segment);
         }
     }
 

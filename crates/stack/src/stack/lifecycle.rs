@@ -77,7 +77,7 @@ impl Stack {
 
     /// The handshake of connection `index` is complete: does what was deferred until now.
     fn opened(&mut self, index: u32, now: Instant) {
-        if let Some(one) = self.server.joined(&mut self.flows, index, now) {
+        if let Some(one) = self.server.joined(&mut self.flows.table, index, now) {
             // A connection beyond the limit is reset before the application can accept it.
             self.flows.env.journal.counters.clients_limited += 1;
             self.flows.shed(one);
@@ -89,7 +89,7 @@ impl Stack {
         }
         let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
         if slot.shown != Shown::Nothing {
-            self.server.proved(&mut self.flows, index, now);
+            self.server.proved(&mut self.flows.table, index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }

@@ -27,7 +27,7 @@ impl Stack {
     /// If the address is taken or not ours, the port is 0, or a policy is invalid.
     pub fn listen(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
         let port = config.local.port();
-        let id = self.server.listeners.listen(&mut self.flows, config)?;
+        let id = self.server.listeners.listen(&mut self.flows.env, config)?;
         self.client.reserve_port(port);
         Ok(id)
     }
