@@ -71,7 +71,6 @@ impl<K: Ord + Clone, V> Lru<K, V> {
         likely(self.nodes.get(self.head).is_some_and(|node| node.key == *key))
     }
 
-    #[cold]
     fn search(&self, key: &K) -> Option<usize> {
         self.index.get(key).copied()
     }

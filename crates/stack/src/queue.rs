@@ -76,7 +76,6 @@ impl<T: Copy + Default> Queue<T> {
     }
 
     /// Doubles the length, and moves the first value to the start.
-    #[cold]
     #[inline(never)]
     fn grow(&mut self) {
         let len = self.ring.len();

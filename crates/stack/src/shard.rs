@@ -188,7 +188,6 @@ impl Shard {
     }
 
     /// Keeps a packet for another stack. It is lost if there is no room. Returns true.
-    #[cold]
     fn hand_to(&mut self, owner: usize, visits: Visits, packet: &[u8], journal: &mut Journal) -> bool {
         if self.push(owner, visits, packet) {
             journal.counters.handed_over += 1;
@@ -255,7 +254,6 @@ impl Membership {
     /// again: each stack handles what it received before, and what the others hand to it, so an ACK that came earlier than
     /// the SYN, at any queue, is handled within two rounds. Returns whether the SYN that is handled now does, with so many
     /// bytes of data.
-    #[cold]
     pub(crate) fn begins_round(&mut self, data: usize, now: Instant) -> bool {
         let Some(shard) = &mut self.0 else { return false };
         let goes = shard.visits.count == 0 && data <= LONGEST_ROUND && shard.has_round(now);

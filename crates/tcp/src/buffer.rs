@@ -57,7 +57,6 @@ impl Pool {
         if bytes <= SMALLEST { self.take_of(0) } else { self.take_larger(bytes) }
     }
 
-    #[cold]
     fn take_larger(&mut self, bytes: usize) -> Option<Box<[u8]>> {
         self.take_of(Self::class(bytes)?)
     }
@@ -77,7 +76,6 @@ impl Pool {
         if block.len() == SMALLEST { self.give_of(MIN_SHIFT, block) } else { self.give_larger(block) }
     }
 
-    #[cold]
     fn give_larger(&mut self, block: Box<[u8]>) {
         // All block lengths are powers of two.
         self.give_of(block.len().trailing_zeros(), block);
@@ -94,7 +92,6 @@ impl Pool {
     }
 }
 
-#[cold]
 fn fresh(size: usize) -> Box<[u8]> {
     vec![0; size].into()
 }
@@ -174,7 +171,6 @@ impl Ring {
     }
 
     /// The pool cannot give as much as the ring held before, so the ring takes only what it needs now.
-    #[cold]
     fn grow_less(&mut self, pool: &mut Pool, needed: usize) -> bool {
         pool.take(needed).is_some_and(|block| self.begin(block))
     }

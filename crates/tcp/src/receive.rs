@@ -204,7 +204,6 @@ impl Receive {
         self.unacked += bytes;
     }
 
-    #[cold]
     fn take_any(&mut self, pool: &mut Pool, seq: SeqNum, payload: &[u8]) -> Taken {
         let old = if seq.lt(self.nxt) { self.nxt.distance_from(seq) as usize } else { 0 };
         let Some(fresh) = payload.get(old..).filter(|p| !p.is_empty()) else {
@@ -430,7 +429,6 @@ impl Receive {
     /// The window that offers what was offered up to `told`, and less than a step more (RFC 7323 §2.4). Rounded down it
     /// would take a part back. Each segment that is not a multiple of a step long adds to what is offered beyond the
     /// limit, so there is a bound, behind which the rest is taken back after all.
-    #[cold]
     fn steps_to(&self, told: SeqNum) -> Option<u32> {
         let step = 1 << self.scale;
         let steps = told.distance_from(self.nxt).div_ceil(step);

@@ -379,7 +379,6 @@ impl Send {
     }
 
     /// The end of the record that contains `seq`, or the end of the written data.
-    #[cold]
     fn record_end(&self, seq: SeqNum) -> SeqNum {
         let mut records = self.records.iter().flat_map(|records| records.iter());
         records.find(|end| end.gt(seq)).copied().unwrap_or_else(|| self.end())

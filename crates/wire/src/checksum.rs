@@ -197,7 +197,6 @@ fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
 }
 
 /// Adds fewer than eight bytes, with nothing before them in `data`.
-#[cold]
 #[inline(never)]
 fn sum_few(sum: u64, data: &[u8]) -> u64 {
     let mut word = [0; 8];

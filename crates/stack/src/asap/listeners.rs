@@ -66,7 +66,6 @@ impl Server {
 
     /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
     /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
-    #[cold]
     pub(crate) fn spoil_beside(&mut self, env: &mut Env, syn: &Syn<'_>) -> bool {
         let clock = env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };

@@ -225,7 +225,6 @@ impl Client {
 
     /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection waits
     /// for it instead of being closed. False if there is no other copy.
-    #[cold]
     pub(crate) fn hold_armed(
         &mut self,
         flows: &mut Flows,

@@ -36,7 +36,6 @@ impl Stack {
     }
 
     /// Handles a UDP datagram that is not the carrier's, whose port is `port`.
-    #[cold]
     pub(crate) fn handle_not_carried(
         &mut self,
         src: IpAddr,

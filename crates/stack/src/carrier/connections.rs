@@ -65,7 +65,6 @@ impl Flows {
 
     /// The handshake of child `index` in UDP is complete. From now on the child can be found without the client's
     /// UDP port, even if half-open connections prevented that before.
-    #[cold]
     pub(crate) fn carried_opened(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.table.slots.get(index) else { return };
         let (Some(pair), Some(carrier)) = (slot.pair, &mut self.carrier) else { return };

@@ -23,7 +23,6 @@ impl Flows {
     ///
     /// A segment that belongs to a connection between its own ports is not part of a search for numbers: one in TIME-WAIT,
     /// or one that it opens, because it acknowledges a SYN cookie (`opens`).
-    #[cold]
     pub(crate) fn comes_from_new_port(
         &mut self,
         key: &FlowKey,
@@ -249,7 +248,6 @@ impl Flows {
     }
 
     /// Challenges the connections whose turn it is.
-    #[cold]
     pub(crate) fn take_turns(&mut self, now: Instant) {
         self.ask_former(now);
         loop {
@@ -282,7 +280,6 @@ impl Flows {
     }
 
     /// Connection `index` in UDP is over. If it is in TIME-WAIT and a client opened it, its end is remembered.
-    #[cold]
     pub(crate) fn note_closed(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.table.slots.get(index) else { return };
         if slot.is_client() || slot.conn.state() != StateName::TimeWait {

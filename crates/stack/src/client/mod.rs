@@ -354,7 +354,6 @@ impl Client {
     /// one that left after a timeout, in UDP, or behind a RST or an ICMP error. It is also called if the server has
     /// seen the request before, because a copy overtook the SYN. The server may have executed the data, so the data
     /// does not go again. First flights rest, so the next connect succeeds.
-    #[cold]
     fn refuse_second_time(&mut self, flows: &mut Flows, index: u32, now: Instant) -> Disposition {
         let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         let (server, network) = (slot.key.remote_ip(), flows.env.config.network_of(&slot.key));

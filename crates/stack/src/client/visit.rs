@@ -87,7 +87,6 @@ impl Client {
     }
 
     /// Does what [`Self::visit_over`] returned.
-    #[cold]
     pub(crate) fn tell_other(&mut self, flows: &mut Flows, other: Other) {
         match other {
             Other::Twin(twin) => self.drop_twin(flows, Some(twin)),

@@ -76,7 +76,6 @@ impl Flows {
 
     // --- what happens to a connection ------------------------------------------------------------------
 
-    #[cold]
     pub(crate) fn not_processed(&mut self, index: u32, disposition: Disposition, segment: &Segment<'_>) {
         match disposition {
             Disposition::Processed => {}

@@ -180,7 +180,6 @@ impl TimeWaitTable {
     }
 
     /// Evicts the oldest. Finding them takes a walk through the table, so a batch is evicted at once.
-    #[cold]
     fn make_room(&mut self, now: Instant) {
         let now = tick(now);
         self.ages.clear();
@@ -225,7 +224,6 @@ impl TimeWaitTable {
         }
     }
 
-    #[cold]
     fn sweep(&mut self, now: Instant) {
         let at = tick(now);
         if now >= self.over {

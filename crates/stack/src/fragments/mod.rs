@@ -128,7 +128,6 @@ impl Fragments {
         }
     }
 
-    #[cold]
     fn expire_some(&mut self, now: Instant, counters: &mut Counters) {
         let Some(table) = &mut self.table else { return };
         counters.reassembly_timeouts += table.expire(now);

@@ -201,7 +201,6 @@ impl Server {
     /// Whether this SYN may open a connection although it is not newer than the old one: the client has answered
     /// our ACK of an earlier SYN with a RST. A SYN with data may not. It may be a copy of the SYN that opened the
     /// old connection, and a client sends the RST for such a copy too.
-    #[cold]
     pub(crate) fn may_reopen(
         &mut self,
         key: &FlowKey,

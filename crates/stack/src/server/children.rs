@@ -308,7 +308,6 @@ fn add_grant(env: &mut Env, plan: &mut ChildPlan, segment: &Segment<'_>, grant: 
 }
 
 /// Delivers to a new child the segments that followed its SYN while the SYN waited.
-#[cold]
 fn take_followers(flows: &mut Flows, child: u32, followers: &[Vec<u8>], now: Instant) {
     for segment in followers.iter().filter_map(|bytes| Segment::parse(bytes).ok()) {
         if flows.deliver(child, &segment, now) {

@@ -64,7 +64,6 @@ impl Clients {
     }
 
     /// Stops counting the connection `index` in `slot`, which is over.
-    #[cold]
     pub(crate) fn leave(&mut self, slot: &mut Slot, index: u32) {
         slot.marks.clear(Marks::OF_CLIENT);
         let prefix = prefix(slot.key.remote_ip());

@@ -32,7 +32,6 @@ struct Challenge {
 
 impl Challenged {
     /// The SYN of the flow with this hash was answered with the acknowledgement number `ack`.
-    #[cold]
     pub(crate) fn note(&mut self, hash: u64, ack: SeqNum) {
         if self.find(hash, ack).is_some() {
             return;
@@ -46,7 +45,6 @@ impl Challenged {
     }
 
     /// A RST with number `seq`, which may answer that acknowledgement.
-    #[cold]
     pub(crate) fn reset(&mut self, hash: u64, seq: SeqNum) {
         if let Some(challenge) = self.find(hash, seq) {
             challenge.reset = true;
@@ -54,7 +52,6 @@ impl Challenged {
     }
 
     /// Whether that acknowledgement was answered by a RST.
-    #[cold]
     #[must_use]
     pub(crate) fn is_reset(&mut self, hash: u64, ack: SeqNum) -> bool {
         self.find(hash, ack).is_some_and(|challenge| challenge.reset)

@@ -86,7 +86,6 @@ impl Stack {
     }
 
     /// Handles a packet without a TCP segment.
-    #[cold]
     fn handle_other(&mut self, packet: &[u8], now: Instant) {
         let Ok(ip) = Packet::parse(packet) else { return };
         let icmp = matches!(ip.protocol, Protocol::Icmp | Protocol::Icmpv6);
@@ -104,7 +103,6 @@ impl Stack {
     }
 
     /// Takes a packet that is a fragment.
-    #[cold]
     fn handle_fragment(&mut self, packet: &[u8], now: Instant) {
         let rules = Rules {
             limits: self.flows.env.config.limits.fragments,
@@ -209,7 +207,6 @@ impl Stack {
     /// Of a client in UDP it says nothing: an address translator that has forgotten its mapping reports the same, and the
     /// client's next segment comes from another port. But if a certificate vouches for the client's address, the report may
     /// come from a victim there, which asked for nothing.
-    #[cold]
     fn unreachable(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.flows.table.slots.get(index) else { return };
         if slot.key.is_carried() && !slot.is_client() && slot.shown == Shown::Nothing {
@@ -381,7 +378,6 @@ impl Stack {
     }
 
     /// A SYN comes for the child `index`, which exists already.
-    #[cold]
     fn met_again(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         if let Some(key) = self.flows.table.slots.get(index).map(|slot| slot.key) {
             self.server.not_opened(&mut self.flows, &key, segment, now);

@@ -20,7 +20,6 @@ impl Stack {
         }
     }
 
-    #[cold]
     fn take_all_news(&mut self, now: Instant) {
         while self.flows.table.has_news() {
             let news = self.flows.table.take_news();

@@ -50,7 +50,6 @@ impl Shortage {
     }
 
     /// Makes the waiting connections writable if there is more memory than when they were refused: `taken` bytes are in use.
-    #[cold]
     pub(crate) fn feed(&mut self, taken: usize, slots: &mut Places<Slot>, journal: &mut Journal) {
         if taken >= self.taken {
             return;
@@ -66,7 +65,6 @@ impl Shortage {
 
     /// A sixteenth of the connections whose peers accept nothing, those that have been stuck for longest. None if the last
     /// choice was a moment ago.
-    #[cold]
     pub(crate) fn choose(&mut self, slots: &Places<Slot>, now: Instant) -> Vec<u32> {
         if self.chosen.is_some_and(|at| now - at < PAUSE) {
             return Vec::new();

@@ -116,7 +116,6 @@ impl Stack {
     }
 
     /// A write to `id` was refused. If its own buffer has room, the reason was the memory.
-    #[cold]
     fn starve(&mut self, id: ConnId, now: Instant) {
         let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) else { return };
         if slot.conn.unacknowledged() >= slot.conn.send_limit() as usize {

@@ -250,7 +250,6 @@ impl Controller {
         }
     }
 
-    #[cold]
     fn bbr(mss: u32, seed: u32) -> Self {
         Self::Bbr(Box::new(Bbr::new(mss, seed)))
     }

@@ -21,7 +21,6 @@ pub(super) struct Paced {
 
 impl Connection {
     /// Starts pacing, and sampling if the algorithm models the path.
-    #[cold]
     pub(super) fn begin_pacing(&mut self) {
         let sampler = self.control.models_path().then(Sampler::default);
         self.paced = Some(Box::new(Paced { pacer: Pacer::default(), sampler }));

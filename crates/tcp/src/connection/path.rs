@@ -21,7 +21,6 @@ impl Connection {
     /// went to the wrong place is sent again). Its acknowledgement must be one that RFC 5961 §5.2 allows;
     /// before the handshake is complete, it must acknowledge our SYN-ACK. Timestamps, if in use, must pass PAWS
     /// and must not echo a future time. The segment is not processed.
-    #[cold]
     #[must_use]
     pub fn fits(&self, segment: &Segment<'_>, now: Instant) -> Option<u32> {
         let plain = Flags::SYN.union(Flags::RST).union(Flags::ACK);
@@ -56,7 +55,6 @@ impl Connection {
 
     /// The client has completed the handshake of another connection for the same SYN, and will not answer this one. Nothing
     /// is sent.
-    #[cold]
     pub fn left_for_rival(&mut self, pool: &mut Pool) {
         self.die(CloseReason::TimedOut, pool);
     }
@@ -65,7 +63,6 @@ impl Connection {
     /// The first segment that is not acknowledged is sent again, or else the last acknowledgement. The question
     /// can be forged, so this happens at most once in half a round trip, where the half is limited to 10 to 50
     /// ms, and it changes neither timers nor windows.
-    #[cold]
     pub fn unheard(&mut self, now: Instant) {
         let half = self.rtt.min_rtt().map_or(LONG_HALF, |rtt| (rtt / 2).clamp(SHORT_HALF, LONG_HALF));
         let outstanding = self.snd.outstanding();
@@ -84,7 +81,6 @@ impl Connection {
 
     /// The peer moved to another port of its address. An acknowledgement leaves at once, and unacknowledged
     /// data is sent again, because it went to the old port. Congestion control keeps its state (RFC 9000 §9.4).
-    #[cold]
     pub fn moved(&mut self, now: Instant) {
         match &mut self.state {
             State::SynSent(_) | State::Closed(_) | State::TimeWait(_) => return,

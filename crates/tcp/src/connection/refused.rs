@@ -26,7 +26,6 @@ impl Connection {
     /// must not receive its data twice.
     ///
     /// This happens once for each connect, so that many forged answers cause only one SYN.
-    #[cold]
     pub(super) fn met_old_connection(&mut self) {
         let State::SynSent(syn) = &mut self.state else { return };
         if syn.met_old || syn.first_sent == Instant::FAR_FUTURE {
@@ -41,7 +40,6 @@ impl Connection {
     /// Whether a RST that acknowledges `ack` is only about the first SYN's option or data. Some middleboxes
     /// send such a RST but pass a plain SYN. Then a plain SYN leaves at once, or is already under way, and its
     /// answer decides.
-    #[cold]
     pub(super) fn refuses_first_flight(&mut self, ack: SeqNum, now: Instant) -> bool {
         if !self.config.retry_refused {
             return false;

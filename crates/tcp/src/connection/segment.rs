@@ -236,7 +236,6 @@ impl Connection {
     /// Whether `segment` repeats data that came in the SYN, and acknowledges our SYN-ACK. The data is old, but
     /// the client has nothing else to send. RFC 9293 §3.10.7.4 would ignore the acknowledgement, and the
     /// handshake would wait for the retransmission of the SYN-ACK.
-    #[cold]
     fn repeats_early_data(&self, segment: &Segment<'_>) -> bool {
         let begins_in_syn = segment.seq.gt(self.rcv.irs) && segment.seq.lt(self.rcv.nxt);
         matches!(&self.state, State::SynRcvd(syn) if syn.early)
@@ -249,7 +248,6 @@ impl Connection {
     /// Whether `segment` is a probe ([`Connection::probe`]) and acknowledges our SYN-ACK. The client's ACK was lost. Our
     /// answer to the probe shows the client that we are there, so it has no reason to repeat that ACK, and we would wait for
     /// it. RFC 9293 §3.10.7.4 would ignore the acknowledgement.
-    #[cold]
     fn is_probe_of_open_peer(&self, segment: &Segment<'_>) -> bool {
         let plain = Flags::SYN.union(Flags::RST).union(Flags::FIN).union(Flags::ACK);
         matches!(self.state, State::SynRcvd(_))

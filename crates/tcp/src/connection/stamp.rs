@@ -53,7 +53,6 @@ impl Connection {
     }
 
     /// Everything below NXT has left, the last of it at `at`.
-    #[cold]
     #[inline(never)]
     fn stamp_left(&mut self, at: Option<Instant>) {
         let unsent = self.unsent();
@@ -64,7 +63,6 @@ impl Connection {
     }
 
     /// The peer has acknowledged more.
-    #[cold]
     #[inline(never)]
     pub(super) fn stamp_acknowledged(&mut self, now: Instant) {
         let acknowledged = self.totals.bytes_acked;

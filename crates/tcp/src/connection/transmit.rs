@@ -95,7 +95,6 @@ impl Connection {
 
     /// The acknowledgement that left may be a window update that the peer waits for. If it is, it is repeated
     /// until data arrives or our data, which also carries the window, leaves.
-    #[cold]
     fn repeat_update(&mut self, now: Instant) {
         if self.rcv.is_closed() || self.rcv.has_holes() {
             return;
@@ -164,7 +163,6 @@ impl Connection {
     }
 
     /// The general path of `transmit_data`, with the room in a segment and the congestion window.
-    #[cold]
     fn transmit_unusual(
         &mut self,
         mut room: u32,
@@ -212,7 +210,6 @@ impl Connection {
     }
 
     /// Sends a tail loss probe (RFC 8985 §7.3), regardless of the congestion window. Only one may be under way.
-    #[cold]
     fn transmit_tail_probe(
         &mut self,
         room: u32,
@@ -236,7 +233,6 @@ impl Connection {
     }
 
     /// Sends a segment with a chunk that is not simply the next in order.
-    #[cold]
     fn emit_unusual(
         &mut self,
         chunk: Chunk,
@@ -290,7 +286,6 @@ impl Connection {
 
     /// The size of the path-MTU probe that may leave now. Nothing may be lost or out of order, the windows must
     /// allow it, and enough data must follow to reveal its loss.
-    #[cold]
     fn probe_size(&mut self, now: Instant, cwnd: u32) -> Option<u16> {
         let snd = &self.snd;
         let whole = snd.recovery.is_open() && snd.flight.sacked() == 0 && snd.flight.lost() == 0;
@@ -320,7 +315,6 @@ impl Connection {
     }
 
     /// Whether it is the last segment of a burst, which has at least `least` segments if enough data waits.
-    #[cold]
     fn ends_burst(&mut self, chunk: Chunk, room: u32, least: u32, now: Instant) -> bool {
         let end = chunk.seq + chunk.len;
         let cwnd = self.window();
@@ -397,7 +391,6 @@ impl Connection {
         }
     }
 
-    #[cold]
     fn watch_window(&mut self, now: Instant) {
         (self.facts.probed, self.answered) = (false, 0);
         self.timers.set(Timer::Persist, now.after_nanos(self.timeout_nanos()));
@@ -449,7 +442,6 @@ impl Connection {
 
     /// General path of [`Connection::emit_header`], for any options. `header` is passed by value: with a
     /// reference, every caller would have to build it in memory.
-    #[cold]
     fn emit_options(&self, header: Header, now: Instant, out: &mut [u8]) -> Option<usize> {
         //= rfc2018 2-a 4-a 4-b 4-c
         let holes = self.facts.sack && self.rcv.has_sack_blocks();

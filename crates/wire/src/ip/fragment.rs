@@ -51,7 +51,6 @@ impl<'a> Fragment<'a> {
     /// [`ParseError::BadFragment`] if it is an invalid fragment, or a whole packet;
     /// [`ParseError::ExtensionHeader`] if it is an IPv6 packet without a Fragment header; all other errors as
     /// for `Packet::parse`.
-    #[cold]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let fragment = match version(bytes) {
             Some(4) => v4::parse_fragment(bytes),

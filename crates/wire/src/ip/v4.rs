@@ -53,7 +53,6 @@ fn plain_payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
 }
 
 /// Checks any other header with its options and returns what follows it.
-#[cold]
 fn payload(words: [u32; 5], bytes: &[u8]) -> Result<&[u8], ParseError> {
     let (options, payload) = split(words, bytes)?;
     if is_fragment(words) {

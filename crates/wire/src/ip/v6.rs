@@ -102,7 +102,6 @@ pub(crate) fn skip_extension_headers(next: u8, payload: &[u8]) -> Result<(Protoc
     }
 }
 
-#[cold]
 fn walk(mut next: u8, mut payload: &[u8]) -> Result<(Protocol, &[u8]), ParseError> {
     for count in 0..=MAX_EXTENSION_HEADERS {
         match next {
