@@ -30,7 +30,7 @@ mod shard;
 mod stack;
 
 pub use client::connect::ConnectError;
-pub use client::lookup::ArmedSyn;
+pub use client::lookup::{ArmedSyn, FirstData};
 pub use config::{
     CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,

@@ -15,6 +15,7 @@ use firstflight_credential::{JobResult, Redemption};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Block};
+use firstflight_wire::carrier::FOLLOWER_BYTES;
 use firstflight_wire::tcp::Segment;
 use rand_core::CryptoRng;
 
@@ -128,7 +129,9 @@ impl Server {
     /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
     /// client's direct copy: a packet has come from the client's address, so as much may be sent as after any
     /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
-    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
+    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer. From then on
+    /// segments that follow the SYN are taken: before, a front could let the client's own ones follow a SYN with another
+    /// number (`docs/spec/dns-carriage.md` section 14.1).
     pub(crate) fn contacted(&mut self, flows: &mut Flows, child: u32, segment: &Segment<'_>) {
         let Some(vouched) = self.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
@@ -139,6 +142,7 @@ impl Server {
             vouched.direct = None;
             if let Some(slot) = flows.slots.get_mut(child) {
                 slot.conn.raise_budget(direct.more);
+                slot.conn.take_followers(segment, FOLLOWER_BYTES);
             }
         }
     }

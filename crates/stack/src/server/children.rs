@@ -128,7 +128,8 @@ impl Server {
         };
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::flows::carrier::SYN_ACK_RETRIES);
-            plan.follow = FOLLOWER_BYTES;
+            // Who has not sent the SYN knows more than its client only by guessing: see `contacted`.
+            plan.follow = if relayed.is_some() { 0 } else { FOLLOWER_BYTES };
         }
         if plan.retries < ChildPlan::default().retries {
             plan.linger_s = LINGER_S;

@@ -1,7 +1,7 @@
 //! Commands: what applications do with listeners and connections.
 
 use crate::client::connect::ConnectError;
-use crate::client::lookup::ArmedSyn;
+use crate::client::lookup::{ArmedSyn, FirstData};
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
 use crate::flows::slot::{Owner, Slot};
@@ -130,8 +130,8 @@ impl Stack {
 
     /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
     /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
-    /// the SYN, so it must be short, and it may be executed twice.
+    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. What rides in the SYN must be
+    /// short, and all of `data` may be executed twice.
     ///
     /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
     /// either.
@@ -142,7 +142,7 @@ impl Stack {
     pub fn arm(
         &mut self,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
@@ -158,7 +158,7 @@ impl Stack {
     pub fn lab_arm_on_ip(
         &mut self,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
