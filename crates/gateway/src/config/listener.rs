@@ -3,6 +3,7 @@
 use super::schema::ForwardedNames;
 use super::{Engine, Period, Replays, Seal, Xdp};
 use firstflight_http::forwarded::Forwarded;
+use firstflight_http::label::Labels;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -98,6 +99,10 @@ pub struct Listener {
     /// variables of `X_Real_IP` and of `X-Real-IP`.
     #[serde(default)]
     pub odd_field_names: bool,
+    /// URLs that clients may ask for by a short label.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub short: Labels,
     /// What becomes of `traceparent` in requests.
     #[serde(default)]
     pub traceparent: Traceparent,
