@@ -23,6 +23,7 @@ mod flow;
 mod flows;
 mod journal;
 mod output;
+mod owners;
 mod queue;
 mod random;
 mod server;
@@ -40,6 +41,7 @@ pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, Sta
 pub use flows::fragments::FragmentLimits;
 pub use flows::verifier::VerifierMessage;
 pub use journal::counters::{Counters, Outcomes};
+pub use owners::FlowOwners;
 pub use server::asap::Verifications;
 pub use server::listen::ListenError;
 pub use server::relayed::RelayedFlight;

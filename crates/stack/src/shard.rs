@@ -1,13 +1,15 @@
 //! Several stacks that share their addresses, one for each queue of a link: which of them a flow belongs to, and the
 //! packets that came to another one.
 //!
-//! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have. Addresses and UDP
+//! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have, unless the group notes its flows
+//! ([`crate::FlowOwners`]). Addresses and UDP
 //! ports do not count, so a client keeps its owner when an address translator moves it, and a connect whose server is
 //! not known yet has one already. Both ends of a flow compute the same number: two groups with one seed agree.
 
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
+use crate::owners::Holder;
 use crate::server::syn::Syn;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -220,6 +222,44 @@ impl Flows {
         count < 2 * shard.config.count() && self.hand_to(next, visits, packet)
     }
 
+    /// Like [`Self::pass_on`], if the stacks note their flows: passes the packet on to the stack that has its flow. A SYN whose flow
+    /// nobody has stays here (`opens`).
+    #[inline]
+    pub(crate) fn pass_on_to_holder(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        opens: bool,
+        packet: &[u8],
+        now: Instant,
+    ) -> bool {
+        let holder = match (&self.claims, &self.shard) {
+            (Some(claims), Some(shard)) if shard.visits.count == 0 && !key.is_carried() => {
+                claims.holder(hash)
+            }
+            _ => return self.pass_on(key, packet),
+        };
+        match holder {
+            Holder::Here => false,
+            Holder::There(owner) => self.hand_to(owner, Visits::default(), packet),
+            Holder::Unknown => !opens && self.send_round_without_flow(packet, now),
+        }
+    }
+
+    /// Sends a packet whose flow may have no place among the noted ones round all stacks. It is lost if too many go round: a RST
+    /// could end the connection. Returns true.
+    #[cold]
+    fn send_round_without_flow(&mut self, packet: &[u8], now: Instant) -> bool {
+        let Some(shard) = self.shard.as_mut() else { return false };
+        if !shard.has_round(now) {
+            self.journal.drop_packet(Drop::ShardQueueFull);
+            return true;
+        }
+        shard.rounds += 1;
+        let (next, visits) = shard.next();
+        self.hand_to(next, visits, packet)
+    }
+
     /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that ACK
     /// waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks, twice, and is judged
     /// again: each stack handles what it received before, and what the others hand to it, so an ACK that came earlier than
@@ -234,6 +274,9 @@ impl Flows {
             && shard.has_round(syn.now);
         shard.rounds += usize::from(goes);
         shard.goes_round = goes;
+        if let Some(claims) = self.claims.as_ref().filter(|_| goes) {
+            claims.claim(syn.hash);
+        }
         goes
     }
 
@@ -245,6 +288,23 @@ impl Flows {
         {
             let (next, visits) = shard.next();
             self.hand_to(next, Visits { left: now, ..visits }, packet);
+        }
+    }
+
+    /// Whether the packet that is handled now is back from its way round, and flows are noted.
+    #[inline]
+    pub(crate) fn is_back(&self) -> bool {
+        self.claims.is_some() && self.shard.as_ref().is_some_and(|shard| shard.visits.count > 0)
+    }
+
+    /// Releases the flow of a packet that is back from its way round, if there is no connection of it.
+    #[cold]
+    pub(crate) fn end_round(&self, hash: u64, key: &FlowKey) {
+        if let Some(claims) = &self.claims
+            && self.find_hashed(hash, key).is_none()
+            && self.remembered(hash).is_none()
+        {
+            claims.release(hash);
         }
     }
 

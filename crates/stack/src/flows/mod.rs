@@ -33,6 +33,7 @@ use crate::flows::time_wait::TimeWaitTable;
 use crate::flows::wheel::TimerWheel;
 use crate::journal::Journal;
 use crate::output::{Outbox, Reply};
+use crate::owners::Claims;
 use crate::random::Random;
 use crate::shard::Shard;
 use alloc::boxed::Box;
@@ -80,6 +81,8 @@ pub(crate) struct Flows {
     pub journal: Journal,
     /// The place among several stacks, if there are several.
     pub shard: Option<Box<Shard>>,
+    /// Where the stacks of the group note their flows, if they do.
+    pub claims: Option<Claims>,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
     news: Vec<u32>,
 }
@@ -91,6 +94,7 @@ impl Flows {
         // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
         tcp.mss = tcp.mss.min(config.mtu.saturating_sub(40).min(0xffff) as u16);
         let limits = &config.limits;
+        let claims = Claims::of(&config);
         let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
         Self {
             tcp: Arc::new(tcp),
@@ -98,8 +102,8 @@ impl Flows {
             hasher: FlowHasher::new(hashes),
             table: FlowTable::default(),
             slots: Places::default(),
-            time_wait: TimeWaitTable::new(limits.time_wait),
-            held: TimeWaitTable::new(limits.held_last_acks),
+            time_wait: TimeWaitTable::new(limits.time_wait).telling(claims.clone()),
+            held: TimeWaitTable::new(limits.held_last_acks).telling(claims.clone()),
             wheel: TimerWheel::new(now),
             outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
             carrier: (config.carrier.as_ref())
@@ -113,6 +117,7 @@ impl Flows {
             fragments: Fragments::default(),
             journal: Journal::new(limits.trace),
             shard: config.shard.map(|shard| Box::new(Shard::new(shard))),
+            claims,
             news: Vec::new(),
             random,
             config,
@@ -385,6 +390,9 @@ impl Flows {
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {
             self.join_pair(key, index, owner == Owner::Application, now);
         }
+        if let Some(claims) = &self.claims {
+            claims.claim(hash);
+        }
         let slots = &self.slots;
         self.table.insert(hash, index, |i| slots.get(i).map_or(0, |s| s.hash));
         index
@@ -412,6 +420,10 @@ impl Flows {
         let before = core::mem::replace(&mut slot.hash, hash);
         slot.key = *key;
         self.table.remove(before, index);
+        if let Some(claims) = &self.claims {
+            claims.release(before);
+            claims.claim(hash);
+        }
         let slots = &self.slots;
         self.table.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
         if key.is_carried() {

@@ -25,6 +25,7 @@ use crate::event::{Job, JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
+use crate::owners::Claims;
 use crate::server::challenged::Challenged;
 use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
@@ -65,10 +66,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(limits: &Limits, cookies: [u8; 16]) -> Self {
+    pub(crate) fn new(limits: &Limits, cookies: [u8; 16], claims: Option<Claims>) -> Self {
         Self {
             listeners: Listeners::default(),
-            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
+            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for).telling(claims),
             cookies: SynCookies::new(cookies),
             challenged: Challenged::default(),
             asap: AsapShard::new(limits.asap),

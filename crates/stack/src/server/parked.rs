@@ -3,6 +3,7 @@
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
+use crate::owners::Claims;
 use crate::server::returned::Returned;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -21,8 +22,9 @@ const MOST_HEADER: usize = 60;
 /// A parked SYN.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// Its four-tuple.
+    /// Its four-tuple, and the hash of it.
     pub key: FlowKey,
+    hash: u64,
     /// Its sequence number.
     pub isn: SeqNum,
     /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
@@ -70,6 +72,7 @@ pub(crate) struct ParkingLot {
     max_entries: usize,
     max_bytes: usize,
     lasts: Duration,
+    claims: Option<Claims>,
 }
 
 impl ParkingLot {
@@ -86,7 +89,15 @@ impl ParkingLot {
             max_entries,
             max_bytes,
             lasts,
+            claims: None,
         }
+    }
+
+    /// Claims the flows of SYNs while they wait.
+    #[must_use]
+    pub(crate) fn telling(mut self, claims: Option<Claims>) -> Self {
+        self.claims = claims;
+        self
     }
 
     /// Number of SYNs that wait.
@@ -105,7 +116,7 @@ impl ParkingLot {
     #[allow(clippy::too_many_arguments, reason = "one call, all of it needed")]
     pub(crate) fn park(
         &mut self,
-        key: FlowKey,
+        (key, hash): (FlowKey, u64),
         isn: SeqNum,
         above: Option<SeqNum>,
         segment: Vec<u8>,
@@ -120,8 +131,12 @@ impl ParkingLot {
             Work::Verify(candidate) => Some(candidate.tag()),
             _ => None,
         };
+        if let Some(claims) = &self.claims {
+            claims.claim(hash);
+        }
         let parked = Parked {
             key,
+            hash,
             isn,
             above,
             segment,
@@ -296,6 +311,9 @@ impl ParkingLot {
         let parked = self.entries.remove(job.index)?;
         self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
+        if let Some(claims) = &self.claims {
+            claims.release(parked.hash);
+        }
         if parked.relayed.is_some() {
             // The store must not be asked: it would use the request up, and the client's direct copy must still be
             // accepted.
@@ -362,7 +380,7 @@ mod tests {
             let place = pending.reserve(key.remote_ip()).unwrap();
             let job = JobRequest::Verify { key: 1 };
             let work = Work::Ask(job);
-            lot.park(key, SeqNum::new(1), None, vec![0; 20], listener, None, place, work, Instant::ZERO);
+            lot.park((key, 1), SeqNum::new(1), None, vec![0; 20], listener, None, place, work, Instant::ZERO);
             let (job, _) = lot.find(&key).unwrap();
             drop(lot.take(job));
             assert!(lot.jobs.len() <= 8);

@@ -57,8 +57,9 @@ impl Server {
         if across || segment.src_port == 0 || !flows.comes_from_another(&key) {
             return None;
         }
+        let hash = flows.hasher.hash(&key);
         let taken = flows.find(&key).is_some()
-            || flows.remembered(flows.hasher.hash(&key)).is_some()
+            || flows.remembered(hash).is_some()
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.
@@ -76,7 +77,7 @@ impl Server {
         let Admission::Pending { work: work @ Work::Verify(_), place, .. } = admission else { return None };
         let bytes = copy_of(&segment).filter(|bytes| self.parked.has_room(bytes.len()))?;
         let id = self.listeners.id(index);
-        let job = self.parked.park(key, segment.seq, None, bytes, id, None, place, work, now);
+        let job = self.parked.park((key, hash), segment.seq, None, bytes, id, None, place, work, now);
         let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
         self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
         Some(())

@@ -41,8 +41,8 @@ impl Server {
             return self.adopt(flows, syn, Reason::Overloaded, grant, refused);
         };
         let listener = self.listeners.id(syn.listener);
-        let Syn { key, segment, above, now, .. } = *syn;
-        self.parked.park(key, segment.seq, above, bytes, listener, grant, place, work, now);
+        let Syn { key, hash, segment, above, now, .. } = *syn;
+        self.parked.park((key, hash), segment.seq, above, bytes, listener, grant, place, work, now);
         None
     }
 

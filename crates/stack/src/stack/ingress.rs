@@ -76,9 +76,12 @@ impl Stack {
             None if self.flows.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.pass_on(&key, packet) {
+                if !self.flows.pass_on_to_holder(&key, hash, is_first_syn(&segment), packet, now) {
                     self.handle_new(&key, hash, &segment, now);
                     self.flows.send_round(packet, now);
+                    if unlikely(self.flows.is_back()) && self.server.waiting_syn(&key).is_none() {
+                        self.flows.end_round(hash, &key);
+                    }
                 }
             }
             None => {}
@@ -155,7 +158,8 @@ impl Stack {
             return self.flows.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.flows.find(&key) else {
-            if self.flows.pass_on(&key, packet) {
+            let hash = self.flows.hasher.hash(&key);
+            if self.flows.pass_on_to_holder(&key, hash, false, packet, now) {
                 return;
             }
             return self.flows.journal.drop_packet(Drop::BadIcmp);

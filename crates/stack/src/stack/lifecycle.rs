@@ -151,6 +151,7 @@ impl Stack {
             slot = again;
         }
         let hash = slot.hash;
+        let mut remembered = false;
         if unlikely(slot.pair.is_some()) {
             self.flows.carried_ended(index, now);
             let Some(again) = self.flows.slots.get_mut(index) else { return };
@@ -163,6 +164,7 @@ impl Stack {
         }
         if slot.conn.state() == StateName::TimeWait {
             self.flows.journal.counters.time_waits += 1;
+            remembered = true;
             let record = slot.conn.time_wait();
             let before = self.flows.time_wait.len();
             if unlikely(self.flows.time_wait.insert(hash, record, now, self.flows.tcp.time_wait)) {
@@ -175,8 +177,12 @@ impl Stack {
             && slot.conn.state() == StateName::Closed
         {
             self.flows.journal.counters.last_acks_held += 1;
+            remembered = true;
             let record = slot.conn.time_wait();
             self.flows.held.insert(hash, record, now, self.flows.tcp.time_wait);
+        }
+        if let Some(claims) = self.flows.claims.as_ref().filter(|_| !remembered) {
+            claims.release(hash);
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
         // wants a later one.

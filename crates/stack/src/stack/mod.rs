@@ -13,6 +13,7 @@ use crate::flows::Flows;
 use crate::flows::slot::Owner;
 use crate::journal::Subject;
 use crate::journal::counters::Counters;
+use crate::owners::Claims;
 use crate::random::Random;
 use crate::server::Server;
 use crate::server::asap::Verifications;
@@ -120,10 +121,13 @@ impl Stack {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         let mut random = Random::new(&config.secret);
-        let hashes = random.next_u64();
-        let [ports, numbers, cookies] = [(); 3].map(|()| random.secret());
+        let mut hashes = random.next_u64();
+        let [ports, numbers, mut cookies] = [(); 3].map(|()| random.secret());
+        if let Some(owners) = &config.owners {
+            (hashes, cookies) = owners.secrets();
+        }
         Self {
-            server: Server::new(&config.limits, cookies),
+            server: Server::new(&config.limits, cookies, Claims::of(&config)),
             client: Client::new(&config, ports),
             flows: Flows::new(config, hashes, numbers, random, now),
         }
