@@ -359,6 +359,10 @@ impl Link for Xdp {
         self.port.mtu
     }
 
+    fn learns_flows(&self) -> bool {
+        false
+    }
+
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if buf.len() < self.port.mtu {
             return Poll::Ready(Err(short_buffer()));
