@@ -210,3 +210,30 @@ fn packets_go_both_ways_on_four_queues() {
         packets_go_both_ways(Mode::Driver, &far);
     });
 }
+
+/// Packets that come so fast that the queue is never empty find room.
+#[test]
+fn slots_are_given_back_before_a_queue_is_empty() {
+    on_a_cable(1, |far| {
+        block_on(async {
+            let mut links = open(&config(Mode::Driver), hold(Transport::Udp, 81));
+            let to = SocketAddr::new(HOSTS[0].parse().unwrap(), 81);
+            let send = |count: u32| {
+                far.run(move || {
+                    let socket = UdpSocket::bind(SocketAddr::new(CLIENTS[0].parse().unwrap(), 5000)).unwrap();
+                    (0..count).for_each(|_| assert_eq!(socket.send_to(b"datagram", to).unwrap(), 8));
+                });
+            };
+            send(100);
+            // More than the ring has places.
+            for _ in 0..100 {
+                for _ in 0..50 {
+                    receive(&mut links).await;
+                }
+                send(50);
+            }
+            let counters = links[0].status().counters().unwrap();
+            assert_eq!(counters.receive_ring_full, 0, "{counters:?}");
+        });
+    });
+}
