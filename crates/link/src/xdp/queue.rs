@@ -33,6 +33,8 @@ const NEW_ROUTE: u16 = 24;
 const DELETED_ROUTE: u16 = 25;
 const NEW_NEIGHBOUR: u16 = 28;
 const DELETED_NEIGHBOUR: u16 = 29;
+const NEW_RULE: u16 = 32;
+const DELETED_RULE: u16 = 33;
 /// `IFLA_ADDRESS`. Length of `struct ifaddrmsg`.
 const HARDWARE_ADDRESS: u16 = 1;
 const ADDRESS_BYTES: usize = 8;
@@ -272,6 +274,16 @@ impl Xdp {
         }
     }
 
+    /// The link-layer address that a packet is sent to, when the kernel's messages are read.
+    #[cfg(test)]
+    pub(super) fn way(&mut self, src: IpAddr, dst: IpAddr) -> Option<Mac> {
+        let _ = self.follow(&mut Context::from_waker(std::task::Waker::noop()));
+        match self.hops.find(src, dst, Instant::now()) {
+            Hop::Known(mac) => Some(mac),
+            Hop::Resolving(_) | Hop::None => None,
+        }
+    }
+
     /// The device carries smaller packets than the link: its user learns it as from a router.
     fn report(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
         if self.reports.len() >= MOST_REPORTS {
@@ -320,7 +332,7 @@ impl News<'_> {
     fn take(&mut self, kind: u16, body: &[u8]) -> Option<(IpAddr, Mac)> {
         match kind {
             NEW_NEIGHBOUR | DELETED_NEIGHBOUR => return self.hops.take(body, kind == DELETED_NEIGHBOUR),
-            NEW_ROUTE | DELETED_ROUTE => self.hops.forget_routes(),
+            NEW_ROUTE | DELETED_ROUTE | NEW_RULE | DELETED_RULE => self.hops.forget_routes(),
             NEW_ADDRESS | DELETED_ADDRESS if word_at(body, 4) == Some(self.port.device) => {
                 let body = body.get(ADDRESS_BYTES..)?;
                 let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted);
