@@ -58,6 +58,9 @@ pub(super) struct Socket {
 }
 
 impl Socket {
+    /// SYNs of one kind that may wait to be received: a quarter of the ring is for the packets of connections.
+    pub(super) const SYNS: u64 = RECEIVE_RING as u64 * 3 / 8;
+
     /// Makes the socket, gives the kernel all frames to receive into, and binds it to the queue of the device.
     ///
     /// # Errors
