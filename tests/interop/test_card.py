@@ -137,6 +137,29 @@ def test_other_modes_serve_too(card, family, mode):
 
 
 @pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "generic", "packet"])
+def test_tcp_in_udp_comes_by_the_card_too(card, family, mode):
+    card.plain_packets()
+    server = card.serve("--udp-port", PORT + 1, "--xdp-mode", mode)
+    first, *rest = card.get(family, "--udp", "--udp-port", PORT + 1, "--repeat", 4)
+    assert first["status"] == 200 and all(map(is_accepted, rest)), show(rest[0])
+    (big,) = card.get(family, "--udp", "--udp-port", PORT + 1, name="big")
+    assert (big["status"], big["sha256"]) == (200, sha256(body(card.root, "big"))), show(big)
+    # TCP is beside it, and the port is held against the kernel's answer to what programs of the host send there.
+    assert card.curl(card.host, family, "big") == body(card.root, "big")
+    with card.host.entered():
+        local = socket.socket(AF[family], socket.SOCK_DGRAM)
+    local.connect((card.pair.host[family], PORT + 1))
+    local.settimeout(0.5)
+    local.send(b"datagram")
+    with pytest.raises(TimeoutError):
+        local.recv(100)
+    local.close()
+    server.kill()
+    assert not card.has_program() and f":{PORT + 1}" not in run("ss", "-Hlun", ns=card.host).stdout
+
+
+@pytest.mark.needs("ethtool")
 @pytest.mark.parametrize("mode", ["generic", "packet"])
 def test_other_modes_want_packets_as_they_come(card, mode):
     run("ethtool", "-K", DEVICE, "gro", "on", ns=card.host)

@@ -30,7 +30,7 @@ pub struct Listener {
     /// The service of what no route takes.
     #[schemars(with = "Option<String>")]
     pub service: Option<Spanned<String>>,
-    /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free.
+    /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free; with `[listener.xdp]` it is 0.
     pub udp_port: Option<u16>,
     /// Whether other processes may listen at the same port of TCP (`SO_REUSEPORT`), as a second gateway that replaces this one.
     #[serde(default)]
