@@ -100,6 +100,7 @@ impl fmt::Debug for FirstFlight<'_> {
         f.debug_struct("FirstFlight")
             .field("bytes", &self.data.len())
             .field("replayable", &self.replayable)
+            .field("beginning", &self.beginning)
             .finish()
     }
 }
