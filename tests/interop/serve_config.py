@@ -1,6 +1,6 @@
 """The options of a server of one directory, as the text of a gateway's file.
 
-A test writes what it needs as options, in the words of docs/from-serve.md: `--tun ff0 --ip 10.9.0.2 …`. `gateway_file`
+A test writes what it needs as options, in the words of a former `serve`: `--tun ff0 --ip 10.9.0.2 …`. `gateway_file`
 makes one listener `web` and one service `app` of them, and `arguments` what the command needs to run it."""
 
 import atexit

@@ -137,6 +137,29 @@ def test_other_modes_serve_too(card, family, mode):
 
 
 @pytest.mark.needs("ethtool")
+@pytest.mark.parametrize("mode", ["driver", "generic", "packet"])
+def test_tcp_in_udp_comes_by_the_card_too(card, family, mode):
+    card.plain_packets()
+    server = card.serve("--udp-port", PORT + 1, "--xdp-mode", mode)
+    first, *rest = card.get(family, "--udp", "--udp-port", PORT + 1, "--repeat", 4)
+    assert first["status"] == 200 and all(map(is_accepted, rest)), show(rest[0])
+    (big,) = card.get(family, "--udp", "--udp-port", PORT + 1, name="big")
+    assert (big["status"], big["sha256"]) == (200, sha256(body(card.root, "big"))), show(big)
+    # TCP is beside it, and the port is held against the kernel's answer to what programs of the host send there.
+    assert card.curl(card.host, family, "big") == body(card.root, "big")
+    with card.host.entered():
+        local = socket.socket(AF[family], socket.SOCK_DGRAM)
+    local.connect((card.pair.host[family], PORT + 1))
+    local.settimeout(0.5)
+    local.send(b"datagram")
+    with pytest.raises(TimeoutError):
+        local.recv(100)
+    local.close()
+    server.kill()
+    assert not card.has_program() and f":{PORT + 1}" not in run("ss", "-Hlun", ns=card.host).stdout
+
+
+@pytest.mark.needs("ethtool")
 @pytest.mark.parametrize("mode", ["generic", "packet"])
 def test_other_modes_want_packets_as_they_come(card, mode):
     run("ethtool", "-K", DEVICE, "gro", "on", ns=card.host)
@@ -746,9 +769,30 @@ def test_a_few_privileges_are_enough(card, family):
 
 def test_ten_thousand_connections(testbed, family):
     card = Card(testbed, queues=2)
-    card.serve("--no-log")
+    card.serve("--threads", 2, "--no-log")
     records = card.get(family, "--repeat", 10_000, "--parallel", 64)
     assert len(records) == 10_000 and all(record["status"] == 200 for record in records)
+
+
+@pytest.mark.needs("firstflight-lab")
+@pytest.mark.parametrize("way", ["fast-open", "handshake"])
+def test_a_connection_stays_with_the_queue_of_its_syn(testbed, way):
+    """A kernel's client keeps a connection on one queue of a veth until TIME-WAIT, which the server has here. The next one between the same
+    ports may come by another queue, so the client has many addresses."""
+    card = Card(testbed, queues=2)
+    card.root = testbed.root(small=300)
+    server = card.serve("--threads", 2)
+    lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
+    for host in range(101, 161):
+        card.far.ip("addr", "add", f"10.70.0.{host}/24", "dev", DEVICE)
+    more = ("--fast-open",) if way == "fast-open" else ()
+    at = f"{card.pair.host[4]}:{PORT}"
+    client = ("load-client", "--at", at, "--file", "small", "--ms", 500, "--in-flight", 64, "--from", "10.70.0.101", "--sources", 60)
+    seen = run(lab, *client, *more, ns=card.far)
+    assert json.loads(seen.stdout)["failed"] == 0, seen.stdout
+    assert server.terminate() == 0
+    (counters,) = (record for record in server.records() if record.get("event") == "counters")
+    assert counters["packets_in"] > 1000 and counters["packets_handed_over"] < counters["packets_in"] / 100, counters
 
 
 

@@ -20,8 +20,10 @@ HOSTS = {name: f"11.87.0.{number}" for name, number in NAMES.items()}
 HOSTS6 = {name: f"2a0b:87::{number}" for name, number in NAMES.items()}
 OTHER = "11.87.0.9"
 RESOLVER = "11.87.0.53"
-CLIENT, CLIENT6 = "11.88.0.1", "2a0b:88::1"
+CLIENT, CLIENT6, TRANSLATED = "11.88.0.1", "2a0b:88::1", "11.89.0.1"
 PORT, AAAA, HTTPS = 8080, 28, 65
+#: A verifier with a vantage point, each in a network of its own.
+GROUP_PORT, GROUP = 4500, {"v.site.test": "11.87.1.1", "ams.site.test": "11.87.2.1"}
 
 
 def inet6(address):
@@ -32,11 +34,11 @@ def inet6(address):
 class Site:
     """A site with two hosts that are their own verifiers, a name server with its zone, and a client that knows nothing."""
 
-    def __init__(self, testbed, late=0, keys=1, family=4):
+    def __init__(self, testbed, late=0, keys=1, family=4, group=False):
         self.testbed, self.hosts = testbed, HOSTS if family == 4 else HOSTS6
         self.client, self.far = testbed.namespace("client"), testbed.namespace("far")
         testbed.cable(self.far, self.client, PAIR, "veth0")
-        for address in {*HOSTS.values(), OTHER, RESOLVER}:
+        for address in {*HOSTS.values(), *GROUP.values(), OTHER, RESOLVER}:
             self.far.ip("addr", "add", f"{address}/32", "dev", "lo")
         self.client.ip("addr", "add", f"{CLIENT}/32", "dev", "lo")
         self.client.ip("route", "add", "11.87.0.0/16", "via", PAIR.host[4], "src", CLIENT)
@@ -47,18 +49,22 @@ class Site:
         self.client.ip("-6", "route", "add", "2a0b:87::/32", "via", PAIR.host[6], "src", CLIENT6)
         self.far.ip("-6", "route", "add", f"{CLIENT6}/128", "via", PAIR.peer[6])
         self.root = testbed.root(small=700)
-        self.key, self.keys = self.keygen("verifier.key"), []
+        self.key = self.keygen("verifier.key")
+        self.keys = [self.key] if group else []
         if keys > 1:
             self.keys = [self.key, self.keygen("next.key")]
+        if self.keys:
             with open(os.path.join(self.root, "trust.toml"), "w") as file:
                 entries = "".join(f'[[verifier]]\nkey = "{key}"\n' for key in self.keys)
                 file.write(f"# begin\n{entries}# end\n")
         kind, octets = (A, socket.inet_aton) if family == 4 else (AAAA, inet6)
         self.names = {(wire_name(name), kind): octets(address) for name, address in self.hosts.items()}
-        for host in ("a.site.test", "b.site.test"):
+        if group:
+            self.start_group()
+        for host in () if group else ("a.site.test", "b.site.test"):
             named = [word for key in self.keys or [self.key] for word in ("--verifier-key", key, "--verifier", f"site.test:{PORT}")]
             self.publish(host, *named, "--verifier-below", "--udp-port", PORT)
-        self.servers = [self.serve(host) for host in ("a.site.test", "b.site.test")]
+        self.servers = [self.serve(host, own=not group) for host in ("a.site.test", "b.site.test")]
         # The verifier names itself.
         self.names[wire_name(f"_{PORT}._https.site.test"), HTTPS] = self.names[wire_name(f"_{PORT}._https.a.site.test"), HTTPS]
         testbed.enter_context(name_server.answering(self.far, RESOLVER, self.names, late=late))
@@ -66,7 +72,23 @@ class Site:
     def keygen(self, name):
         return run(firstflight.BINARY, "verifier", "keygen", "-o", os.path.join(self.root, name)).stdout.split()[1]
 
-    def publish(self, host, *options):
+    def start_group(self):
+        """A verifier that certifies only who brings a token of its vantage point. The hosts' records name both, as do their own."""
+        token, group = os.path.join(self.root, "ams.token"), os.path.join(self.root, "group.txt")
+        run(firstflight.BINARY, "verifier", "keygen", "--vantage", "-o", token)
+        with open(group, "w") as file:
+            file.write(f"1 ams {at(GROUP['ams.site.test'], GROUP_PORT)} ams.token\n")
+        options = (("--vantage-id", 1, "--vantage-key", token), ("--key-file", os.path.join(self.root, "verifier.key"), "--group", group))
+        self.points = [
+            self.testbed.start(Command(self.far, "verifier", "--listen", at(GROUP[name], GROUP_PORT), *how))
+            for name, how in zip(("ams.site.test", "v.site.test"), options)
+        ]
+        named = ("--verifier-key", self.key, "--verifier", f"v.site.test:{GROUP_PORT}", "--vantage", f"1=ams.site.test:{GROUP_PORT}")
+        self.names |= {(wire_name(name), A): socket.inet_aton(address) for name, address in GROUP.items()}
+        for host, port in (("a.site.test", PORT), ("b.site.test", PORT), *((name, GROUP_PORT) for name in GROUP)):
+            self.publish(host, *named, "--udp-port", PORT, port=port)
+
+    def publish(self, host, *options, port=PORT):
         """The HTTPS record of a host: priority 1, this name, and what `asap record` prints."""
         told = run(firstflight.BINARY, "asap", "record", *options).stdout.split()
         record = b"\0\1\0"
@@ -74,11 +96,11 @@ class Site:
             key, octets = parameter.removeprefix("key").split("=")
             value = bytes(int(number) for number in octets.strip('"').split("\\")[1:])
             record += int(key).to_bytes(2) + len(value).to_bytes(2) + value
-        self.names[wire_name(f"_{PORT}._https.{host}"), HTTPS] = record
+        self.names[wire_name(f"_{port}._https.{host}"), HTTPS] = record
 
-    def serve(self, host):
+    def serve(self, host, own=True):
         listen = ("--listen", at(self.hosts[host], PORT), "--identity", host)
-        verifier = ("--verifier", os.path.join(self.root, "verifier.key"))
+        verifier = ("--verifier", os.path.join(self.root, "verifier.key")) if own else ()
         # It is known that this server has taken nothing in the last minutes.
         fresh = "--first-start"
         trust = ("--trust", os.path.join(self.root, "trust.toml")) if self.keys else ()
@@ -148,6 +170,35 @@ def test_found_while_the_site_turns_its_key(testbed):
     assert records[1]["way"] == "udp" and is_accepted(records[1]), show(records[1])
     # The first key is refused, and asked for no more meanwhile.
     assert len(site.asked(left)) <= 4, left
+
+
+def test_found_a_group_whose_vantage_point_answers(testbed):
+    site = Site(testbed, group=True)
+    records, left = site.get("a.site.test", "a.site.test")
+    assert records[1]["way"] == "udp" and is_accepted(records[1]), show(records[1])
+    # Each of the two gave a challenge first.
+    assert all(len(left[address]) >= 2 for address in GROUP.values()), left
+
+
+def test_found_a_group_whose_vantage_point_is_silent_certifies_nobody(testbed):
+    site = Site(testbed, group=True)
+    site.points[0].popen.terminate()
+    assert site.points[0].wait(10) is not None
+    records, left = site.get("a.site.test", "a.site.test", "a.site.test")
+    assert [record["way"] for record in records] == ["kernel"] * 3, show(records[-1])
+    assert all(record["status"] == 200 for record in records), show(records[-1])
+
+
+@pytest.mark.needs("nft")
+def test_found_behind_a_translator(testbed):
+    """What is certified is the translator's address, which the servers see, too."""
+    site = Site(testbed)
+    site.far.ip("route", "add", f"{TRANSLATED}/32", "via", PAIR.peer[4])
+    site.client.nft(f"type nat hook postrouting priority 100; oifname veth0 ip saddr {CLIENT} counter snat ip to {TRANSLATED}")
+    records, left = site.get("a.site.test", "a.site.test", "b.site.test")
+    assert [record["way"] for record in records] == ["kernel", "udp", "udp"], show(records[1])
+    assert all(is_accepted(record) for record in records[1:]), show(records[2])
+    assert len(site.asked(left)) == 2 and site.client.nft_matched(), left
 
 
 def test_found_off_asks_nobody(site):

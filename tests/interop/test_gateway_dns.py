@@ -17,6 +17,9 @@ from test_via_dns import LONG_UDP_SYN, NAME, NETWORK, RELAY_PORT, ZONE, Site
 
 pytestmark = pytest.mark.needs("curl", "nft", "nginx", "unbound")
 
+#: A path that does not fit into a lookup.
+LONG = f"/reports-{'x' * 120}/small"
+
 LISTENER = """
 [[listener]]
 name = "web"
@@ -26,6 +29,7 @@ service = "app"
 trust = "{trust}"
 identity = ["{name}"]
 first_start = true
+short = ["http://{name}:{port}{long}"]
 """
 
 NAMES = """
@@ -64,7 +68,7 @@ class GatewaySite(Site):
         else:
             self.relaying(zone)
             names = RELAY.format(address=at(address, RELAY_PORT), key=scene.path("relay"))
-        listener = LISTENER.format(address=at(address, PORT), trust=scene.path("trust.toml"), name=NAME)
+        listener = LISTENER.format(address=at(address, PORT), trust=scene.path("trust.toml"), name=NAME, port=PORT, long=LONG)
         return self.testbed.start(Gateway(far, self.file("gateway.toml", "\n".join((GLOBAL, names, listener, APP)))))
 
     def flights(self, series):
@@ -107,6 +111,41 @@ def test_a_gateway_that_is_the_name_server_of_its_zone(testbed, family):
 def test_a_gateway_takes_first_flights_from_another_name_server(testbed, family):
     site = GatewaySite(testbed, family)
     site.visits('firstflight_relay_datagrams_total{outcome="taken"}')
+
+
+def test_the_first_line_or_a_short_label_travels_where_the_request_does_not_fit(testbed, family):
+    site = GatewaySite(testbed, family, alone=True)
+    scene = site.scene
+    os.mkdir(os.path.dirname(scene.root + LONG))
+    shutil.copy(scene.path("small"), scene.root + LONG)
+    ask = ("--verify-first", "--cache", scene.path("cache.json"), "--network-id", NETWORK)
+    long_field = (*ask, "-H", f"Cookie: {'x' * 1200}")
+
+    def travelled(record):
+        scene.whole(record)
+        assert is_accepted(record) and record["held_back"] is None, show(record)
+        return record["way"]
+
+    (whole,) = site.get(*long_field)
+    assert (whole["way"], whole["held_back"]) == ("ordinary", "too-long"), show(whole)
+    for record in site.get(*long_field, "--first-line", "--repeat", 2):
+        assert travelled(record) in ("lookup", "direct"), show(record)
+    (whole,) = site.get(*ask, path=LONG)
+    assert (whole["way"], whole["held_back"]) == ("ordinary", "too-long"), show(whole)
+    for record in site.get(*ask, "--short", "--repeat", 2, path=LONG):
+        assert travelled(record) in ("lookup", "direct") and not record["retried_in_full"], show(record)
+    # Without the direct SYN. What follows it arrives, and belongs to the copy in the lookup.
+    scene.router.nft(f"type filter hook forward priority 0; iifname veth0 oifname veth1 {LONG_UDP_SYN} counter drop")
+    (record,) = site.get(*long_field, "--first-line")
+    assert travelled(record) == "lookup", show(record)
+    (record,) = site.get(*ask, "--short", path=LONG)
+    assert travelled(record) == "lookup", show(record)
+    # Each request is executed once, and by its whole name.
+    seen = [record["uri"] for record in site.nginx.records() if record.get("event") == "nginx"]
+    assert seen == ["/small"] * 3 + [LONG] * 3 + ["/small", LONG], seen
+    # The gateway has no label for this one.
+    (unknown,) = scene.get(f"http://{at(FAR.peer[family], PORT)}/small", "--short")
+    assert (unknown["status"], unknown["retried_in_full"]) == (200, True), show(unknown)
 
 
 USER = """
@@ -154,7 +193,7 @@ def test_a_name_server_without_root_follows_its_files(testbed):
 
     zone(1)
     trust = write("trust", "# begin\n# end\n")
-    listener = LISTENER.format(address=f"127.0.0.1:{PORT}", trust=trust, name=NAME)
+    listener = LISTENER.format(address=f"127.0.0.1:{PORT}", trust=trust, name=NAME, port=PORT, long=LONG)
     path = write("gateway.toml", "\n".join((GLOBAL, USER.format(root=root), listener, APP)))
     check = run(firstflight.BINARY, "gateway", "check", path, ns=ns)
     assert "is right" in check.stdout and os.listdir(os.path.join(root, "state")) == [], check.stdout

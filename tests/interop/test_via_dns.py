@@ -3,6 +3,7 @@ unbound as the resolver."""
 
 import json
 import os
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from scene import FAR, NEAR, PORT, SECOND, STRANGER, VERIFIER_PORT, Scene
 
 NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
+PROXY = "127.0.0.1:3128"
 #: A SYN of the carrier with more than 100 bytes after the UDP header.
 LONG_UDP_SYN = "udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 #: The client's network, for what it remembers.
@@ -133,6 +135,74 @@ def test_requests_travel_inside_lookups(testbed, family):
     # A request that does not fit goes the direct way.
     (long,) = site.get("--verify-first", "--cache", memory, "--network-id", NETWORK, path="/" + "x" * 120, expect=1)
     assert (long["way"], long["held_back"], long["status"]) == ("ordinary", "too-long", 404), show(long)
+
+
+class FoundSite(Site):
+    """A site that trusts its own verifier only, which its records name. The verifiers that the client was told of find out
+    whether strangers can answer, and certify nothing that the site takes."""
+
+    #: A global address, because no others are asked by strangers' wishes. It exists in these namespaces only.
+    OWN, OWN_PORT = "11.62.0.9", 4500
+
+    def __init__(self, testbed):
+        super().__init__(testbed, 4, alone=True)
+        scene = self.scene
+        scene.far.ip("addr", "add", f"{self.OWN}/32", "dev", "lo")
+        scene.router.ip("route", "add", f"{self.OWN}/32", "via", FAR.peer[4])
+        listen = ("--listen", at(self.OWN, self.OWN_PORT), "--allow-prefix", NEAR.net[4])
+        testbed.start(Command(scene.far, "verifier", *listen, "--key-file", scene.path("own.key")))
+
+    def serving(self, zone, alone):
+        self.zone_file = zone
+        return super().serving(zone, alone)
+
+    def restart(self):
+        """Starts the server anew, because the proxy keeps its connections."""
+        self.serve.popen.terminate()
+        assert self.serve.wait(20) == 0, self.serve.text()
+        self.serve = self.serving(self.zone_file, True)
+
+    def zone(self):
+        own = self.scene.keygen("own.key")
+        self.scene.trust(own)
+        named = ("--verifier-key", own, "--verifier", f"v.xyz.com:{self.OWN_PORT}", "--udp-port", PORT)
+        carriage = ("--carriage-zone", ZONE, "--carriage-key", self.carriage_key)
+        record, mine = (run(firstflight.BINARY, "asap", "record", *named, *more).stdout.strip() for more in (carriage, ()))
+        address = FAR.peer[4]
+        return self.file(
+            "xyz.zone",
+            f"$TTL 86400\n@ IN SOA ns hostmaster 1 86400 7200 3600000 60\n@ IN NS ns\nns IN A {address}\n"
+            f"www 1 IN A {address}\n_{PORT}._https.www IN HTTPS 1 {NAME}. {record}\n"
+            f"v IN A {self.OWN}\n_{self.OWN_PORT}._https.v IN HTTPS 1 v.xyz.com. {mine}\n"
+            f"f IN NS ns.f\nns.f IN A {address}\n",
+        )
+
+
+@pytest.mark.needs("curl", "unbound")
+def test_inside_a_lookup_with_the_certificate_of_a_verifier_that_the_site_names(testbed):
+    """By the proxy: a client by an engine, as `get --udp`, finds none."""
+    site = FoundSite(testbed)
+    options = (
+        "--allow-net", FAR.net[4], "--dns", at(NEAR.host[4], RESOLVER_PORT), *site.scene.asks(4), "--via-dns",
+        "--second-verifier", at(SECOND[4], VERIFIER_PORT), "--found-verifiers", "site",
+    )  # fmt: skip
+    command = [firstflight.BINARY, "proxy", "--listen", PROXY, "--json", *options]
+    proxy = testbed.start(Process(command, ns=site.scene.client))
+    proxy.wait_records(1, "the first line", lambda r: r["event"] == "listening")
+    for count in range(1, 12):
+        url = f"http://{NAME}:{PORT}/small"
+        got = run("curl", "-sS", "-m", 20, "-x", f"http://{PROXY}", "-o", "/dev/null", "-w", "%{http_code}", url, ns=site.scene.client)
+        assert got.stdout == "200", got.stdout
+        connected = proxy.wait_records(count, "a connection", lambda r: r["event"] == "connected")[-1]
+        if connected["inside_lookup"] in ("lookup", "direct"):
+            break
+        site.restart()
+        time.sleep(2)
+    else:
+        raise AssertionError(f"no request inside a lookup: {show(connected)}")
+    assert (connected["way"], connected["outcome"]) == ("udp", "accepted"), show(connected)
+    # The servers take no other certificates.
+    assert site.serve.requests(1)[-1]["credential"] == "certificate"
 
 
 @pytest.mark.needs("unbound", "nft")

@@ -23,7 +23,7 @@ const PORTS: (u16, u16) = (8080, 80);
 /// of its own (root or CAP_NET_ADMIN); with --xdp on a network card, at the host's own addresses.
 ///
 /// These are the options of a trial. They stand for a configuration of `firstflight gateway`, which --print-config prints: everything
-/// else is a key of that file (docs/gateway.md; docs/from-serve.md says where each former option is), and --config serves it.
+/// else is a key of that file (docs/gateway.md), and --config serves it.
 /// Besides files, POST /echo gives its body back, and PUT /sink counts it. SIGTERM and SIGINT let requests end first.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("device").args(["tun", "xdp"]))]
@@ -124,10 +124,10 @@ pub enum ServeError {
     TlsPairs,
 }
 
-/// What to do without an option that there is not. There were more once.
+/// What to do without an option that there is not.
 pub fn no_option(option: impl std::fmt::Display) -> String {
     format!(
-        "serve has no option {option}: it may be a key of the gateway's file, as docs/from-serve.md says; --print-config prints one to \
+        "serve has no option {option}: it may be a key of the gateway's file (docs/gateway.md); --print-config prints one to \
          begin with, and --config serves it (see --help)"
     )
 }
@@ -353,52 +353,6 @@ mod tests {
         ] {
             let said = config(options).map(drop).unwrap_err();
             assert!(said.contains(expected), "{options:?}: {said}");
-        }
-    }
-
-    /// Each key of the page is one of the file, and each option that stays is one of the command.
-    #[test]
-    fn the_page_says_where_former_options_are() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/from-serve.md"))
-            .unwrap();
-        let schema = Config::schema();
-        let definitions = [
-            ("gateway", "Global"),
-            ("listener", "Listener"),
-            ("engine", "Engine"),
-            ("service", "Service"),
-            ("store", "Store"),
-            ("one_time", "OneTime"),
-            ("dns", "Dns"),
-            ("tun", "Tun"),
-            ("xdp", "Xdp"),
-            ("tls", "TlsSettings"),
-            ("seal", "Seal"),
-            ("verifier", "Verifier"),
-            ("relay", "Relay"),
-            ("forward", "Forward"),
-            ("zone", "Zone"),
-        ];
-        let known = |table: &str, key: &str| {
-            let (_, name) = definitions.iter().find(|(of, _)| *of == table)?;
-            schema["$defs"][name]["properties"].get(key)
-        };
-        let command = Command::command();
-        let has = |option: &str| command.get_arguments().any(|one| one.get_long() == Some(option));
-        let entries: Vec<_> =
-            page.lines().filter_map(|line| line.strip_prefix("- `--")?.split_once("`: ")).collect();
-        assert!(entries.len() > 75, "{}", entries.len());
-        for (former, now) in entries {
-            let option = former.split(' ').next().unwrap();
-            assert_eq!(has(option), now.ends_with("as before"), "{option}");
-            for text in now.split('`').skip(1).step_by(2) {
-                let path: Vec<_> = text.split([' ', '=']).next().unwrap().split('.').collect();
-                if let [.., table, key] = path.as_slice()
-                    && definitions.iter().any(|(of, _)| of == table)
-                {
-                    assert!(known(table, key).is_some(), "{option}: {text}");
-                }
-            }
         }
     }
 

@@ -35,7 +35,7 @@ use crate::time::Time;
 use armed::Armed;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery, Manners, Stop};
-use firstflight_stack::{Certified, ConnId, ConnectConfig};
+use firstflight_stack::{Certified, ConnId, ConnectConfig, FirstData};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::Carriage;
 use firstflight_wire::asap::{UdpService, Zone};
@@ -53,6 +53,15 @@ use transport::InLookup;
 #[derive(Debug, Clone)]
 pub(crate) struct DnsPath(Arc<Inner>);
 
+/// How first flights are cut.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Form {
+    /// One additional name is sent, so that any one name may be lost.
+    pub(crate) parity: bool,
+    /// Of requests of HTTP/1 that do not fit, the first line travels.
+    pub(crate) first_lines: bool,
+}
+
 #[derive(Debug)]
 struct Inner {
     endpoint: Endpoint,
@@ -63,8 +72,7 @@ struct Inner {
     network: Mutex<NetworkId>,
     /// The proof and when it expires, in the endpoint's time.
     proof: Mutex<Option<(Proof, Moment)>>,
-    /// Whether one additional name is sent, so that any one name may be lost.
-    parity: bool,
+    form: Form,
     manners: Mutex<Manners>,
     losses: Mutex<Losses>,
     /// Number of first flights inside lookups whose outcome is not known yet.
@@ -80,17 +88,16 @@ impl Inner {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The proof that strangers can answer, if this data fits with this certificate.
-    fn admits(&self, first: FirstFlight<'_>, certified: &Certified) -> Result<Proof, HeldBack> {
+    /// The proof that strangers can answer, and how much of this data travels inside with this certificate.
+    fn admits(&self, first: FirstFlight<'_>, certified: &Certified) -> Result<(Proof, usize), HeldBack> {
         let proof = self.proof().ok_or(HeldBack::NotProved)?;
         let address = certified.certificate.address();
         if proof.seen.ip().to_canonical() != address {
             return Err(HeldBack::OtherAddress);
         }
-        if first.data().len() > ConnectionInfo::max_data(address) {
-            return Err(HeldBack::TooLong);
-        }
-        Ok(proof)
+        let first = if self.form.first_lines { first.with_first_line() } else { first };
+        let carried = first.inside(ConnectionInfo::max_data(address)).ok_or(HeldBack::TooLong)?;
+        Ok((proof, carried))
     }
 
     fn network(&self) -> NetworkId {
@@ -119,8 +126,7 @@ impl DnsPath {
 
     /// Sends first flights of `endpoint`, which carries TCP in UDP, through `resolver`, by UDP or, if there is one, by the
     /// program's `exchange`. `network` is the local network. Without a `proof`, first flights are held back until
-    /// [`DnsPath::prove`] gives one. `manners` is the state that earlier runs left. With `parity`, each first flight has one
-    /// additional name, so that any one name may be lost.
+    /// [`DnsPath::prove`] gives one. `manners` is the state that earlier runs left.
     ///
     /// Must be called within a tokio runtime: while there is a proof, keep-alives are sent.
     pub(crate) fn new(
@@ -130,7 +136,7 @@ impl DnsPath {
         network: NetworkId,
         proof: Option<Proof>,
         manners: Manners,
-        parity: bool,
+        form: Form,
     ) -> Self {
         let time = endpoint.time();
         let manners = Mutex::new(manners);
@@ -143,7 +149,7 @@ impl DnsPath {
             exchange,
             network: Mutex::new(network),
             proof: held,
-            parity,
+            form,
             manners,
             losses,
             flying,
@@ -245,7 +251,7 @@ impl DnsPath {
         let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
         let first = Self::given(flights)?;
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
-        let proof = inner.admits(first, certified)?;
+        let (proof, carried) = inner.admits(first, certified)?;
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
         let config = config.clone().carrier(carrier);
         if inner.losses().is_paused(&(&carriage).into(), inner.time.now()) {
@@ -255,9 +261,13 @@ impl DnsPath {
         // This counts the flight, so it comes after all other checks.
         let flight = inner.manners().take(carriage.zone, inner.network(), inner.resolver.ip(), now)?;
         let sealed = || {
-            let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, first.data(), &config)?;
-            let queries = armed.seal(proof.seen, &carriage, inner.parity)?;
-            Ok(Ready { armed, sealed: Sealed { flight, queries, of: (&carriage).into() } })
+            let data = FirstData::part(first.data(), carried);
+            let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, data, &config)?;
+            if armed.taken < first.data().len() {
+                return Err(HeldBack::TooLong);
+            }
+            let queries = armed.seal(proof.seen, &carriage, inner.form.parity)?;
+            Ok(Ready { armed, sealed: Sealed { flight, queries, carried, of: (&carriage).into() } })
         };
         sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }
@@ -273,7 +283,7 @@ impl DnsPath {
         self.lead(found).await;
         sending.store(true, Ordering::Relaxed);
         let inner = &self.0;
-        let Sealed { flight, queries, of } = sealed;
+        let Sealed { flight, queries, of, .. } = sealed;
         let asked = match ask::send(inner.resolver, inner.exchange.as_ref(), &queries).await {
             Ok(asked) => asked,
             Err(error) => {
@@ -281,7 +291,7 @@ impl DnsPath {
                 return Err(error);
             }
         };
-        inner.manners().handle_departure(flight, queries.len(), usize::from(inner.parity), inner.now());
+        inner.manners().handle_departure(flight, queries.len(), usize::from(inner.form.parity), inner.now());
         let answered = tokio::spawn(ask::listen(self.clone(), asked, queries, flight));
         Ok(self.follow(of, answered))
     }
@@ -305,6 +315,8 @@ pub(crate) struct Ready {
 struct Sealed {
     flight: FlightId,
     queries: Vec<FragmentQuery>,
+    /// Bytes of the data in them.
+    carried: usize,
     /// The parameter that it is sealed to.
     of: Parameter,
 }

@@ -26,6 +26,7 @@ use std::fmt;
 pub struct FirstFlight<'a> {
     data: &'a [u8],
     replayable: bool,
+    beginning: usize,
 }
 
 impl<'a> FirstFlight<'a> {
@@ -33,7 +34,7 @@ impl<'a> FirstFlight<'a> {
     /// it rides in the SYN.
     #[must_use]
     pub const fn safely_replayable(data: &'a [u8]) -> Self {
-        Self { data, replayable: true }
+        Self { data, replayable: true, beginning: 0 }
     }
 
     /// Data that must not be executed twice. It is sent once, after the handshake is complete, because a plain cookie
@@ -41,13 +42,43 @@ impl<'a> FirstFlight<'a> {
     /// the server remembers requests ([`Certified::once`](crate::Certified::once)).
     #[must_use]
     pub const fn at_most_once(data: &'a [u8]) -> Self {
-        Self { data, replayable: false }
+        Self { data, replayable: false, beginning: 0 }
     }
 
     /// No data, because the server speaks first or the data is not known yet.
     #[must_use]
     pub const fn empty() -> Self {
         Self::at_most_once(&[])
+    }
+
+    /// The first `len` bytes are enough for the server to begin with, as the first line of a request of HTTP is. Where all of
+    /// the data does not fit into a lookup ([`InsideLookups`](crate::InsideLookups)), they travel there, and the rest
+    /// follows the direct copy's SYN. The server may prepare, and must not execute anything before it has the rest.
+    ///
+    /// The answer comes as soon as if all of it had gone directly, and sooner by what the server has prepared. Without
+    /// a server that prepares it is of no use.
+    #[must_use]
+    pub const fn beginning(self, len: usize) -> Self {
+        Self { beginning: len, ..self }
+    }
+
+    /// With the first line as its beginning, if it is a safe request of HTTP/1 and has none.
+    #[cfg(feature = "asap")]
+    pub(crate) fn with_first_line(self) -> Self {
+        let line = || crate::lazy::first_line(self.data);
+        if self.beginning > 0 { self } else { self.beginning(line().unwrap_or_default()) }
+    }
+
+    /// How many of its bytes travel where `room` of them fit, and nothing else fits with them.
+    #[cfg(feature = "asap")]
+    pub(crate) const fn inside(&self, room: usize) -> Option<usize> {
+        match self.data.len() {
+            len if len <= room => Some(len),
+            len if 0 < self.beginning && self.beginning <= room && self.beginning < len => {
+                Some(self.beginning)
+            }
+            _ => None,
+        }
     }
 
     /// The data.
@@ -69,6 +100,7 @@ impl fmt::Debug for FirstFlight<'_> {
         f.debug_struct("FirstFlight")
             .field("bytes", &self.data.len())
             .field("replayable", &self.replayable)
+            .field("beginning", &self.beginning)
             .finish()
     }
 }

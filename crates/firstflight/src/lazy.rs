@@ -57,6 +57,12 @@ pub(crate) fn is_upgrade(data: &[u8]) -> bool {
     method::is_upgrade(data)
 }
 
+/// The length of the first line of a safe request of HTTP/1, with the end of the line.
+#[cfg(feature = "asap")]
+pub(crate) fn first_line(data: &[u8]) -> Option<usize> {
+    method::first_line(data)
+}
+
 type Connecting<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
 type Connect<S> = Box<dyn FnOnce(Vec<u8>) -> Connecting<S> + Send>;
 

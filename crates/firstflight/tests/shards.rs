@@ -54,10 +54,22 @@ impl World {
         seed: u64,
         deal: fn(Dice) -> Deal,
     ) -> Self {
+        Self::on_queues(clock, path, shards, seed, deal, true)
+    }
+
+    /// `learn`: the links learn the queues of flows.
+    fn on_queues(
+        clock: &VirtualTime,
+        path: PathConfig,
+        shards: [usize; 2],
+        seed: u64,
+        deal: fn(Dice) -> Deal,
+        learn: bool,
+    ) -> Self {
         let time = Time::from(clock.clone());
         let (a, b) = virtual_time_pair(path.clone(), path, seed, clock).unwrap();
-        let client_queues = Queues::new(a, shards[0], deal(Dice(seed)));
-        let server_queues = Queues::new(b, shards[1], deal(Dice(!seed)));
+        let client_queues = Queues::new(a, shards[0], deal(Dice(seed))).learns_flows(learn);
+        let server_queues = Queues::new(b, shards[1], deal(Dice(!seed))).learns_flows(learn);
         let start = |queues: &Queues, count, ip, secret: u8| {
             let mut bytes = [secret; 32];
             bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -180,7 +192,8 @@ fn random(seed: u64) {
     let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));
     let time = Time::from(clock.clone());
     run(&clock, async {
-        let world = World::new(&clock, path.reorder_delay(Duration::from_millis(3)), shards, seed);
+        let path = path.reorder_delay(Duration::from_millis(3));
+        let world = World::on_queues(&clock, path, shards, seed, Dice::deal, seed % 2 == 0);
         let orders = Orders::default();
         execute(world.listen(one_time), split, &orders);
         let tasks: Vec<_> = (0..8).map(|n| tokio::spawn(order(world.client.clone(), seed, n))).collect();
@@ -308,6 +321,25 @@ fn a_cookie_that_one_shard_got_is_known_to_all() {
         let reason = world.visit(b"hello").await.outcome().reason();
         assert_eq!(reason, Some(Reason::NoCredential), "all shards forget");
     });
+}
+
+/// A network card keeps a flow on one queue, and learns nothing from what is sent.
+#[test]
+fn on_a_card_a_flow_stays_with_the_queue_of_its_syn() {
+    for (learn, hands_over) in [(false, false), (true, true)] {
+        let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));
+        run(&clock, async {
+            let path = PathConfig::with_delay(Duration::from_millis(5));
+            let world = World::on_queues(&clock, path, [1, 4], 3, Dice::deal_flows, learn);
+            answer(world.listen(false), &Arc::default());
+            for _ in 0..40 {
+                world.visit(b"hello").await;
+            }
+            let shards = world.server.counters_by_shard();
+            assert!(shards.iter().all(|shard| shard.passive_opens > 0));
+            assert_eq!(world.server.counters().handed_over > 0, hands_over);
+        });
+    }
 }
 
 #[test]

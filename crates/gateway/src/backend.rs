@@ -22,6 +22,7 @@ use reach::{Reach, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// A service with its backends.
@@ -35,7 +36,12 @@ pub(crate) struct Service {
     /// The files that it serves itself, in place of backends.
     files: Option<Arc<Files>>,
     response_times: ::metrics::Histogram,
+    /// Places for connections that are made before their request has come whole.
+    preparing: Semaphore,
 }
+
+/// Connections that are made at one time before their request has come whole.
+const PREPARING: usize = 32;
 
 /// A backend. It outlives reloads.
 #[derive(Debug)]
@@ -141,7 +147,8 @@ impl Service {
             .collect();
         let response_times = metrics::response_times(name);
         let (config, turn) = (config.clone(), AtomicUsize::new(0));
-        Ok(Self { config, backends, turn, connector, files: None, response_times })
+        let preparing = Semaphore::new(PREPARING);
+        Ok(Self { config, backends, turn, connector, files: None, response_times, preparing })
     }
 
     /// The service is in use from now on.

@@ -23,6 +23,8 @@ pub(crate) struct Device {
     /// Sockets for what reaches its port another way.
     pub(crate) beside: Vec<TcpListener>,
     pub(crate) card: Option<XdpStatus>,
+    /// The port of TCP in UDP.
+    pub(crate) udp_port: Option<u16>,
 }
 
 fn tun_config(tun: &Tun) -> TunConfig {
@@ -85,12 +87,17 @@ fn on_tun(config: &Listener, tun: &Tun, sharding: &Sharding) -> Result<Device, G
     };
     let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
-    Ok(Device { endpoint, addresses: config.engine_addresses(), beside: Vec::new(), card: None })
+    let addresses = config.engine_addresses();
+    Ok(Device { endpoint, addresses, beside: Vec::new(), card: None, udp_port: None })
 }
 
 fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, GatewayError> {
     let fail = |error| GatewayError::Card(config.name.get_ref().clone(), error);
-    let card = Card::serve(xdp.device(), &xdp.address, xdp.port).map_err(fail)?;
+    let mut card = Card::serve(xdp.device(), &xdp.address, xdp.port).map_err(fail)?;
+    let udp_port = config.udp_port.filter(|port| *port != 0);
+    if let Some(port) = udp_port {
+        card = card.carry(port).map_err(fail)?;
+    }
     let addresses = card.addresses().iter().map(|ip| SocketAddr::new(*ip, xdp.port)).collect();
     let mut engine = engine(config, card.addresses().to_vec())?;
     card.prepare(&mut engine);
@@ -106,7 +113,7 @@ fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, 
     };
     let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
-    Ok(Device { endpoint, addresses, beside, card })
+    Ok(Device { endpoint, addresses, beside, card, udp_port })
 }
 
 /// How long the threads of the listener's engines stay awake after a packet.

@@ -174,6 +174,9 @@ pub(crate) async fn serve(
                 () = sleep(now.config.idle()) => None,
                 () = last_call => None,
             };
+            if let Some((method, target)) = fresh.begun() {
+                prepare(&now, method, target);
+            }
             match speaks {
                 Some(speaks) => speaks,
                 None => return,
@@ -206,6 +209,15 @@ pub(crate) async fn serve(
         // What was sent of a response that has failed must not look whole to a client that waits for the end.
         let is_cut = |error: &hyper::Error| error.is_user();
         drive(connection, (|it| it.graceful_shutdown(), is_cut), &context, draining, idle).await;
+    }
+}
+
+/// A request of which only the first line has come: has a connection ready where it will probably go.
+fn prepare(site: &Site, method: &str, target: &str) {
+    let path = target.split('?').next().unwrap_or(target);
+    let service = site.service_for_request(None, path, method).map(|(service, _)| Arc::clone(service));
+    if let Some(service) = service.filter(|service| service.has_connections()) {
+        tokio::spawn(async move { service.prepare().await });
     }
 }
 

@@ -159,6 +159,8 @@ impl Bound {
             builder = builder.keys(keys.ring);
         }
         builder = match config.udp_port {
+            // The card's engine has the port.
+            _ if config.xdp.is_some() => builder.tcp_only(),
             Some(0) => builder.tcp_only(),
             Some(port) => builder.udp_port(port),
             None => builder,
@@ -233,6 +235,7 @@ impl Bound {
         let (killed, kills) = watch::channel(false);
         let (addresses, udp_port) = (server.local_addrs(), server.udp_port());
         let grants_cookies = server.grants_cookies();
+        let udp_port = udp_port.or(device.as_ref().and_then(|device| device.udp_port));
         let (device, card) = device.map(|device| (device.endpoint, device.card)).unzip();
         let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
         let card = card.flatten();

@@ -133,6 +133,11 @@ impl<S> ServerIo<S> {
         self.framing.is_between()
     }
 
+    /// Method and target of a request of which the first line was read, and not the whole head.
+    pub fn begun(&self) -> Option<(&str, &str)> {
+        self.framing.begun()
+    }
+
     /// Everything goes on as it is, from now on: HTTP/2.
     pub fn pass_all(&mut self) {
         self.framing.switch();

@@ -165,6 +165,20 @@ impl Framing {
         }
     }
 
+    /// Method and target of the request of HTTP/1.1 of which the first line has come, and not the whole head. The target is a
+    /// path.
+    #[must_use]
+    pub fn begun(&self) -> Option<(&str, &str)> {
+        if !self.is_at_head() || self.input.windows(4).any(|end| end == b"\r\n\r\n") {
+            return None;
+        }
+        let line =
+            self.input.split(|byte| *byte == b'\n').next().filter(|line| line.len() < self.input.len())?;
+        let (method, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        let (target, version) = rest.split_once(' ')?;
+        (version == "HTTP/1.1\r" && target.starts_with('/')).then_some((method, target))
+    }
+
     /// Puts a refusal in the place of the request whose head has not come whole.
     pub fn refuse(&mut self, status: StatusCode) {
         self.put_refusal(status, head::line_for_refusal(&self.input));

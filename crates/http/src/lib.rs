@@ -40,6 +40,7 @@ pub mod heard;
 pub mod hello;
 pub mod http2;
 pub mod idle;
+pub mod label;
 pub mod login;
 pub mod observed;
 pub mod own;

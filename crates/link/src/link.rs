@@ -15,6 +15,12 @@ pub trait Link: Send {
     /// The largest packet this link carries in either direction, in bytes. Constant over the life of the link.
     fn mtu(&self) -> usize;
 
+    /// Whether a device with several queues, of which this is one, learns the queue of a flow from the packets that are sent, as a TUN
+    /// device does. A network card chooses it by itself: then a connection stays with the queue that got its SYN.
+    fn learns_flows(&self) -> bool {
+        true
+    }
+
     /// Receives one packet into `buf` and returns its length in bytes.
     ///
     /// # Errors
@@ -44,6 +50,10 @@ pub trait Link: Send {
 impl<L: Link + ?Sized> Link for Box<L> {
     fn mtu(&self) -> usize {
         (**self).mtu()
+    }
+
+    fn learns_flows(&self) -> bool {
+        (**self).learns_flows()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

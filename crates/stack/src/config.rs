@@ -3,6 +3,7 @@
 use crate::client::ports::DEFAULT_RANGE;
 use crate::flow::FlowKey;
 use crate::fragments::FragmentLimits;
+use crate::owners::{Claims, FlowOwners};
 use crate::shard::ShardConfig;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -164,6 +165,10 @@ pub struct Config {
     pub carrier: Option<CarrierConfig>,
     /// The place among several stacks that share the addresses; `None` if there is one stack.
     pub shard: Option<ShardConfig>,
+    /// For stacks on queues of a device that chooses the queue of a flow by itself, as a network card does: where all of them note their
+    /// flows. A connection then belongs to the stack that got its SYN. `None`, and for TCP in UDP: to the one that a hash of the
+    /// TCP ports chooses.
+    pub owners: Option<Arc<FlowOwners>>,
 }
 
 setters! {
@@ -182,6 +187,7 @@ setters! {
         ports: RangeInclusive<u16>,
         carrier: Option<CarrierConfig>,
         shard: Option<ShardConfig>,
+        owners: Option<Arc<FlowOwners>>,
     }
 }
 
@@ -223,7 +229,13 @@ impl Config {
             ports: DEFAULT_RANGE,
             carrier: None,
             shard: None,
+            owners: None,
         }
+    }
+
+    /// The part of the stack in the table of flows, if its group notes flows.
+    pub(crate) fn claims(&self) -> Option<Claims> {
+        Some(Claims::new(self.owners.clone()?, self.shard?.index()))
     }
 
     /// The network that a flow's path belongs to. In UDP it is another one, because the same routers treat UDP and

@@ -28,6 +28,7 @@ mod fragments;
 mod isn;
 mod journal;
 mod output;
+mod owners;
 mod queue;
 mod random;
 mod server;
@@ -35,7 +36,7 @@ mod shard;
 mod stack;
 
 pub use asap::certificates::Verifications;
-pub use asap::lookup::ArmedSyn;
+pub use asap::lookup::{ArmedSyn, FirstData};
 pub use asap::relayed::RelayedFlight;
 pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;
@@ -47,6 +48,7 @@ pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Tra
 pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
 pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};
+pub use owners::FlowOwners;
 pub use server::listeners::ListenError;
 pub use shard::{Misdirected, ShardConfig, Visits};
 pub use stack::Stack;

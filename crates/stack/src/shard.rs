@@ -1,13 +1,15 @@
 //! Several stacks that share their addresses, one for each queue of a link: which of them a flow belongs to, and the
 //! packets that came to another one.
 //!
-//! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have. Addresses and UDP
+//! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have, unless the group notes its flows
+//! ([`crate::FlowOwners`]). Addresses and UDP
 //! ports do not count, so a client keeps its owner when an address translator moves it, and a connect whose server is
 //! not known yet has one already. Both ends of a flow compute the same number: two groups with one seed agree.
 
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
+use crate::owners::{Claims, Holder};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -133,6 +135,8 @@ struct Shard {
     config: ShardConfig,
     /// Of the packet that is handled now.
     visits: Visits,
+    /// Where the stacks of the group note their flows, if they do.
+    claims: Option<Claims>,
     /// It goes round all stacks.
     goes_round: bool,
     /// Rounds that began since then.
@@ -149,6 +153,7 @@ impl Shard {
         Self {
             config,
             visits: Visits::default(),
+            claims: None,
             goes_round: false,
             rounds: 0,
             rounds_since: Instant::ZERO,
@@ -187,6 +192,18 @@ impl Shard {
         self.config.count() > 1 && self.rounds < (MOST_HOPS / hops).max(1)
     }
 
+    /// Sends a packet whose flow may have no place among the noted ones round all stacks. It is lost if too many go round: a RST
+    /// could end the connection. Returns true.
+    fn send_round_without_flow(&mut self, packet: &[u8], now: Instant, journal: &mut Journal) -> bool {
+        if !self.has_round(now) {
+            journal.drop_packet(Drop::ShardQueueFull);
+            return true;
+        }
+        self.rounds += 1;
+        let (next, visits) = self.next();
+        self.hand_to(next, visits, packet, journal)
+    }
+
     /// Keeps a packet for another stack. It is lost if there is no room. Returns true.
     fn hand_to(&mut self, owner: usize, visits: Visits, packet: &[u8], journal: &mut Journal) -> bool {
         if self.push(owner, visits, packet) {
@@ -213,8 +230,8 @@ impl Shard {
 pub(crate) struct Membership(Option<Box<Shard>>);
 
 impl Membership {
-    pub(crate) fn new(config: Option<ShardConfig>) -> Self {
-        Self(config.map(|config| Box::new(Shard::new(config))))
+    pub(crate) fn new(config: Option<ShardConfig>, claims: Option<Claims>) -> Self {
+        Self(config.map(|config| Box::new(Shard { claims, ..Shard::new(config) })))
     }
 
     /// Whether connections with this key may be here.
@@ -249,16 +266,43 @@ impl Membership {
         count < 2 * shard.config.count() && shard.hand_to(next, visits, packet, journal)
     }
 
+    /// Like [`Self::pass_on`], if the stacks note their flows: passes the packet on to the stack that has its flow. A SYN whose flow
+    /// nobody has stays here (`opens`).
+    #[inline]
+    pub(crate) fn pass_on_to_holder(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        opens: bool,
+        packet: &[u8],
+        now: Instant,
+        journal: &mut Journal,
+    ) -> bool {
+        let Some(shard) = &mut self.0 else { return false };
+        let holder = match &shard.claims {
+            Some(claims) if shard.visits.count == 0 && !key.is_carried() => claims.holder(hash),
+            _ => return self.pass_on(key, packet, journal),
+        };
+        match holder {
+            Holder::Here => false,
+            Holder::There(owner) => shard.hand_to(owner, Visits::default(), packet, journal),
+            Holder::Unknown => !opens && shard.send_round_without_flow(packet, now, journal),
+        }
+    }
+
     /// A client may show a one-time cookie as soon as it has acknowledged the handshake in which it got it. If that ACK
     /// waits in the queue of another stack, the SYN overtakes it. Then the SYN goes round all stacks, twice, and is judged
     /// again: each stack handles what it received before, and what the others hand to it, so an ACK that came earlier than
-    /// the SYN, at any queue, is handled within two rounds. Returns whether the SYN that is handled now does, with so many
-    /// bytes of data.
-    pub(crate) fn begins_round(&mut self, data: usize, now: Instant) -> bool {
+    /// the SYN, at any queue, is handled within two rounds. Returns whether the SYN that is handled now does, with the hash
+    /// of its flow and so many bytes of data.
+    pub(crate) fn begins_round(&mut self, hash: u64, data: usize, now: Instant) -> bool {
         let Some(shard) = &mut self.0 else { return false };
         let goes = shard.visits.count == 0 && data <= LONGEST_ROUND && shard.has_round(now);
         shard.rounds += usize::from(goes);
         shard.goes_round = goes;
+        if let Some(claims) = shard.claims.as_ref().filter(|_| goes) {
+            claims.claim(hash);
+        }
         goes
     }
 
@@ -271,6 +315,12 @@ impl Membership {
             let (next, visits) = shard.next();
             shard.hand_to(next, Visits { left: now, ..visits }, packet, journal);
         }
+    }
+
+    /// Whether the packet that is handled now is back from its way round, and flows are noted.
+    #[inline]
+    pub(crate) fn is_back(&self) -> bool {
+        self.0.as_ref().is_some_and(|shard| shard.claims.is_some() && shard.visits.count > 0)
     }
 
     /// Whether the SYN that is handled now is back from its way round, and in time.

@@ -7,8 +7,8 @@ use firstflight_credential::asap::{AsapPolicy, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{
-    ArmedSyn, CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenerId,
-    Readiness, RelayedFlight, StateName,
+    ArmedSyn, CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, FirstData, ListenConfig,
+    ListenerId, Readiness, RelayedFlight, StateName,
 };
 use firstflight_wire::Instant;
 use firstflight_wire::carrier::Carried;
@@ -62,10 +62,14 @@ fn pair_with(v6: bool, policy: AsapPolicy) -> (Pair, ListenerId) {
 }
 
 fn arm(p: &mut Pair) -> ArmedSyn {
+    arm_with(p, FirstData::whole(REQUEST))
+}
+
+fn arm_with(p: &mut Pair, data: FirstData<'_>) -> ArmedSyn {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
     let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(Some(SERVER));
-    let armed = p.client.arm(PORT, REQUEST, &config, p.now).unwrap();
+    let armed = p.client.arm(PORT, data, &config, p.now).unwrap();
     assert!(p.client.expect_answer(armed.id, key(5)));
     armed
 }
@@ -256,6 +260,195 @@ fn both_copies_meet_at_the_server() {
     }
 }
 
+/// A request of which only the first line travels in the lookup.
+const LONG: &[u8] = b"GET /small HTTP/1.1\r\nHost: www.example.com\r\nCookie: 0123456789012345678901234567890123456789\r\n\r\n";
+const LINE: usize = 21;
+
+/// Arms [`LONG`], and runs until the server has all of it. Returns when it has the first line, and when the rest.
+fn received_in_parts(
+    p: &mut Pair,
+    listener: ListenerId,
+    steps: impl IntoIterator<Item = (u64, Step)>,
+) -> [u64; 2] {
+    let armed = arm_with(p, FirstData::part(LONG, LINE));
+    received(p, listener, &armed, steps)
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    HandOver,
+    SendDirect(IpAddr),
+}
+
+fn received(
+    p: &mut Pair,
+    listener: ListenerId,
+    armed: &ArmedSyn,
+    steps: impl IntoIterator<Item = (u64, Step)>,
+) -> [u64; 2] {
+    assert_eq!(armed.taken, LONG.len());
+    let (mut child, mut got, mut times) = (None, Vec::new(), [None; 2]);
+    let mut steps = steps.into_iter().peekable();
+    let begun = p.now;
+    for time in 0..3000 {
+        if let Some((_, step)) = steps.next_if(|(at, _)| *at == time) {
+            let to = here(p);
+            match step {
+                Step::HandOver => hand_over(p, armed, to, key(5)),
+                Step::SendDirect(to) => p.client.send_direct(armed.id, to, p.now).unwrap(),
+            }
+        }
+        let now = p.now.saturating_since(begun).as_millis() as u64;
+        child = child.or_else(|| p.server.accept(listener));
+        if let Some(child) = child {
+            got.extend(p.server_reads(child));
+        }
+        assert!(LONG.starts_with(&got), "something was received twice: {got:?}");
+        if got.len() >= LINE {
+            times[0] = times[0].or(Some(now));
+        }
+        if got.len() == LONG.len() {
+            times[1] = times[1].or(Some(now));
+        }
+        p.idle(ms(1));
+    }
+    assert_eq!(p.server.accept(listener), None, "executed twice");
+    assert_eq!((p.client.counters().resets_sent, p.server.connections()), (0, 1));
+    times.map(|time| time.expect("all of it arrives"))
+}
+
+#[test]
+fn the_first_line_travels_in_the_lookup_and_the_rest_behind_the_direct_syn() {
+    for v6 in [false, true] {
+        let (mut p, listener) = pair(v6);
+        let to = here(&p);
+        let [first, rest] =
+            received_in_parts(&mut p, listener, [(5, Step::HandOver), (30, Step::SendDirect(to))]);
+        // As with a request that goes directly as a whole: the direct copy leaves at 30 ms.
+        assert_eq!((first, rest), (5, 80));
+        // The SYN of the direct copy carries what the other one did.
+        let sizes: Vec<usize> = p
+            .log
+            .iter()
+            .filter(|(_, end, _)| *end == End::Client)
+            .filter_map(|(_, _, bytes)| {
+                match Carried::parse(Datagram::parse(Packet::parse(bytes).unwrap().payload).unwrap().payload)
+                    .unwrap()
+                {
+                    Carried::Segment(segment) => Some(Segment::parse(segment).unwrap().payload.len()),
+                    Carried::Control(_) => None,
+                }
+            })
+            .collect();
+        assert_eq!(&sizes[..2], [196 + LINE, LONG.len() - LINE]);
+    }
+}
+
+#[test]
+fn the_rest_leaves_with_the_answer_to_the_lookup_s_copy_if_that_comes_first() {
+    let (mut p, listener) = pair(false);
+    let to = here(&p);
+    let times = received_in_parts(&mut p, listener, [(0, Step::HandOver), (90, Step::SendDirect(to))]);
+    assert_eq!(times, [0, 100]);
+}
+
+#[test]
+fn a_part_whose_copy_in_the_lookup_is_late_or_lost_costs_nothing() {
+    let (mut p, listener) = pair(false);
+    let to = here(&p);
+    assert_eq!(received_in_parts(&mut p, listener, [(30, Step::SendDirect(to))]), [80, 80]);
+    for handed in [31, 60, 79, 81, 100, 140] {
+        let (mut p, listener) = pair(false);
+        let steps = [(30, Step::SendDirect(to)), (handed, Step::HandOver)];
+        assert_eq!(
+            received_in_parts(&mut p, listener, steps),
+            [handed.min(80), 80],
+            "handed over after {handed} ms"
+        );
+    }
+}
+
+#[test]
+fn what_followed_a_refused_direct_copy_is_sent_to_the_server_that_answers() {
+    for (second, expected) in
+        [(Step::HandOver, [200, 300]), (Step::SendDirect(other_address(true)), [250, 350])]
+    {
+        let (mut p, listener) = pair(false);
+        let second = match second {
+            Step::SendDirect(_) => Step::SendDirect(here(&p)),
+            Step::HandOver => Step::HandOver,
+        };
+        let steps = [(0, Step::SendDirect(other_address(false))), (200, second)];
+        assert_eq!(received_in_parts(&mut p, listener, steps), expected);
+    }
+}
+
+/// Before it, somebody who has seen the names at the front could send another rest.
+#[test]
+fn nothing_follows_a_relayed_syn_before_the_direct_one() {
+    // Without the direct SYN, the first datagram of the client.
+    let (mut p, listener) = pair(false);
+    let mut first = true;
+    p.middlebox = Some(Box::new(move |from, _| from == End::Server || !std::mem::take(&mut first)));
+    let to = here(&p);
+    let [begun, rest] =
+        received_in_parts(&mut p, listener, [(5, Step::HandOver), (30, Step::SendDirect(to))]);
+    assert!(begun == 5 && rest > 100, "{begun} {rest}");
+}
+
+/// A front that hands the SYN over with another number would cut off what the client sends behind its own.
+#[test]
+fn what_follows_a_syn_with_another_number_is_not_taken() {
+    let (mut p, listener) = pair(false);
+    let mut armed = arm_with(&mut p, FirstData::part(LONG, LINE));
+    let to = here(&p);
+    let number = u32::from_be_bytes(armed.segment[4..8].try_into().unwrap());
+    armed.segment[4..8].copy_from_slice(&number.wrapping_add(10).to_be_bytes());
+    hand_over(&mut p, &armed, to, key(5));
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.idle(ms(60));
+    let child = p.accept(listener);
+    // The block is signed for another number, or the line stands alone.
+    let got = p.server_reads(child);
+    assert_eq!(String::from_utf8_lossy(&got), "GET /small HTTP/1.1\r\n");
+}
+
+/// The two copies lead to two servers with one guard. What followed the direct copy is not in flight to the other.
+#[test]
+fn the_rest_goes_at_once_to_the_server_that_took_the_beginning() {
+    let (mut p, _listener) = pair(false);
+    let elsewhere = SocketAddr::new(other_address(false), PORT);
+    let there = p.server.listen(ListenConfig::new(elsewhere).asap(Some(takes_relayed()))).unwrap();
+    let armed = arm_with(&mut p, FirstData::part(LONG, LINE));
+    let to = here(&p);
+    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.idle(ms(20));
+    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
+    let child = p.accept(there);
+    let mut got = p.server_reads(child);
+    assert_eq!(got, &LONG[..LINE]);
+    // The answer comes at 70 ms, and the rest 50 ms later.
+    p.idle(ms(101));
+    got.extend(p.server_reads(child));
+    assert_eq!(got, LONG);
+    assert_eq!(p.client.info(armed.id).unwrap().remote, elsewhere);
+}
+
+#[test]
+fn a_lost_rest_is_sent_again_and_nothing_runs_twice() {
+    // The second datagram of the client is the rest.
+    let (mut p, listener) = pair(false);
+    let mut count = 0;
+    p.middlebox = Some(Box::new(move |from, _| {
+        count += usize::from(from == End::Client);
+        from == End::Server || count != 2
+    }));
+    let to = here(&p);
+    let [first, rest] =
+        received_in_parts(&mut p, listener, [(5, Step::HandOver), (30, Step::SendDirect(to))]);
+    assert!(first == 5 && rest > 80, "{first} {rest}");
+}
+
 /// The plain name and the front lead to two servers with one guard.
 #[test]
 fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
@@ -420,7 +613,9 @@ fn what_cannot_be_armed_or_sent() {
         .asap(Some(certified(certificate(1, 2, address), p.now)))
         .carrier(Some(SERVER));
     let now = p.now;
-    let mut fails = |port, config: &ConnectConfig| p.client.arm(port, REQUEST, config, now).unwrap_err();
+    let mut fails = |port, config: &ConnectConfig| {
+        p.client.arm(port, FirstData::whole(REQUEST), config, now).unwrap_err()
+    };
     assert_eq!(fails(PORT, &good.clone().asap(None)), ConnectError::NoCertificate);
     assert_eq!(fails(PORT, &good.clone().carrier(None)), ConnectError::NoCarrier);
     assert_eq!(fails(0, &good), ConnectError::BadRemote);
@@ -479,7 +674,7 @@ fn the_thesis_own_form_takes_any_answer() {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
     let config = ConnectConfig::default().asap(asap).replay_safe(true);
-    let armed = p.client.lab_arm_on_ip(PORT, REQUEST, &config, p.now).unwrap();
+    let armed = p.client.lab_arm_on_ip(PORT, FirstData::whole(REQUEST), &config, p.now).unwrap();
     // The SYN is delivered to the server as if it had come from the client.
     let segment = Segment::parse(&armed.segment).unwrap();
     let header = firstflight_wire::ip::Header {

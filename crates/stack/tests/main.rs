@@ -72,6 +72,7 @@ mod off_path;
 mod once_in_udp;
 mod outcomes;
 mod overload;
+mod owners;
 mod parking;
 mod rack;
 mod reasons;

@@ -66,11 +66,20 @@ pub struct SynSent {
 }
 
 impl SynSent {
-    /// Number behind the bytes that directly follow the SYN; `None` once the SYN was sent again. `iss` is ours.
+    /// Number behind the bytes that directly follow the SYN; `None` once the SYN was sent again, and while it travels
+    /// by another way only. `iss` is ours.
     #[inline]
     #[must_use]
     pub fn follow_end(&self, iss: SeqNum) -> Option<SeqNum> {
-        (self.follow > 0 && self.retransmits == 0).then(|| iss + 1 + self.carried + self.follow)
+        let follows = self.follow > 0 && self.retransmits == 0 && !self.is_held();
+        follows.then(|| iss + 1 + self.carried + self.follow)
+    }
+
+    /// Whether the SYN travels by another way and has not left from here.
+    #[inline]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.elsewhere && !self.pending && self.first_sent == Instant::FAR_FUTURE
     }
 }
 

@@ -6,7 +6,7 @@ use super::server::{MAGIC, OUTER};
 use super::{PORT, UNIX_MS, identity, verifier};
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
-use firstflight_stack::{CarrierConfig, Certified, Config, ConnId, ConnectConfig, IoError, Stack};
+use firstflight_stack::{CarrierConfig, Certified, Config, ConnId, ConnectConfig, FirstData, IoError, Stack};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{Block, CertificateFlags};
 use firstflight_wire::tcp::Segment;
@@ -105,7 +105,8 @@ impl Client {
 
     /// Starts a visit inside a lookup.
     pub fn look_up(&mut self, data: &[u8], now: Instant) -> Option<Looked> {
-        let armed = self.stack.arm(PORT, data, &self.config(Way::Lookup, false, now), now).ok()?;
+        let armed =
+            self.stack.arm(PORT, FirstData::whole(data), &self.config(Way::Lookup, false, now), now).ok()?;
         self.visits.push(Visit { id: armed.id, read: 0 });
         let block = block_of(&Segment::parse(&armed.segment).ok()?)?;
         let seen = SocketAddr::new(self.address, OURS);

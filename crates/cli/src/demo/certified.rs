@@ -2,8 +2,8 @@
 
 use super::DemoError;
 use firstflight::credential::asap::{ClientCertificate, Identity, PrivateKey, certify};
-use firstflight_wire::asap::CertificateFlags;
 use firstflight::{Certified, Time};
+use firstflight_wire::asap::CertificateFlags;
 use rand_chacha::ChaCha20Rng;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

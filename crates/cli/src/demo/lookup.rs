@@ -7,14 +7,14 @@ use crate::error::Error;
 use firstflight::carriage::{Exchange, Proof};
 use firstflight::credential::asap::ClientCertificate;
 use firstflight::record::Published;
-use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
-use firstflight_wire::{Clock, Instant};
 use firstflight::{Authority, Client, Endpoint, FirstFlight, InsideLookups, RelayedFlight, Stream, Time};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
     RelayKey, RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
 };
+use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+use firstflight_wire::{Clock, Instant};
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, Query};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use rand_chacha::ChaCha20Rng;

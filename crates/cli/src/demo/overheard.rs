@@ -40,6 +40,10 @@ impl<L: Link> Link for Overheard<L> {
         self.link.mtu()
     }
 
+    fn learns_flows(&self) -> bool {
+        self.link.learns_flows()
+    }
+
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.link.poll_recv(cx, buf)
     }

@@ -22,6 +22,9 @@ pub struct Ask {
     /// Ask for the head of the response only (HEAD), and print it; the reports go to stderr
     #[arg(short = 'I', long = "head", conflicts_with_all = ["upload", "output"])]
     pub head: bool,
+    /// Ask by the short label of the URL (16 bytes in place of its path), and in full if the server does not know it
+    #[arg(long, conflicts_with_all = ["upload", "head", "method"])]
+    pub short: bool,
     /// Accept any certificate of TLS. An attacker on the path can then answer in the server's place
     #[arg(short = 'k', long = "insecure", conflicts_with = "ca_file")]
     pub insecure: bool,

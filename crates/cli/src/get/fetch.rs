@@ -11,6 +11,7 @@ use bytes::Bytes;
 use firstflight::{Client, ClientError, FirstFlight, ReplaySafety, Stream};
 use firstflight_http::directory::FileBody;
 use firstflight_http::exchange;
+use firstflight_http::label::{is_for, short_path};
 use firstflight_http::observed::{Observed, Watch, observe};
 use firstflight_http::redirect::{self, Hop};
 use firstflight_tls::MaybeTlsStream;
@@ -90,36 +91,46 @@ fn told(error: &hyper::Error) -> String {
 /// The progress of the fetch.
 struct Progress {
     status: Option<u16>,
+    /// The answer names the URL.
+    is_named: bool,
     location: Option<String>,
     sum: Sum,
+}
+
+/// Why a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    /// The server found the first one too early.
+    AfterTooEarly,
+    /// The server did not know the short label.
+    InFull,
 }
 
 /// Fetches `target`; a failure is part of the report.
 ///
 /// A request that the server finds too early is sent again, once, after an ordinary handshake
-/// (RFC 8470 §5.2).
+/// (RFC 8470 §5.2). So is one with a short label, in full, if the answer does not name the URL.
 pub async fn fetch(errand: &Errand, target: &Hop, begun: Begun) -> Report {
     let connecting = Instant::now();
-    let (mut report, first_syn) = visit(errand, target, true, begun).await;
-    if is_retried(true, report.status) {
-        report = Report { retried_after_425: true, ..visit(errand, target, false, begun).await.0 };
+    let (mut report, first_syn) = visit(errand, target, Attempt::First, begun).await;
+    if let Some(next) = errand.next_attempt(Attempt::First, report.status, report.is_named) {
+        report = visit(errand, target, next, begun).await.0;
+        report.retried_after_425 = next == Attempt::AfterTooEarly;
+        report.retried_in_full = next == Attempt::InFull;
     }
     // That of the first request, if another one followed.
     let departed = first_syn.unwrap_or(connecting);
     Report { waited_ms: millis(departed.saturating_duration_since(begun.asked)), ..report }
 }
 
-/// Whether a request with this status is sent again.
-fn is_retried(first: bool, status: Option<u16>) -> bool {
-    first && status == Some(StatusCode::TOO_EARLY.as_u16())
-}
-
 /// One connection with one request, and when its first SYN left, if the client knows.
-async fn visit(errand: &Errand, target: &Hop, first: bool, begun: Begun) -> (Report, Option<Instant>) {
-    let mut progress = Progress { status: None, location: None, sum: Sum::new() };
+async fn visit(errand: &Errand, target: &Hop, attempt: Attempt, begun: Begun) -> (Report, Option<Instant>) {
+    let mut progress = Progress { status: None, is_named: false, location: None, sum: Sum::new() };
     // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
-    let client = if first { errand.client.clone() } else { errand.client.ordinary() };
-    let replay_safe = errand.replay_safe && (first || !target.url.is_tls());
+    let is_late = attempt == Attempt::AfterTooEarly;
+    let client = if is_late { errand.client.ordinary() } else { errand.client.clone() };
+    let replay_safe = errand.replay_safe && !(is_late && target.url.is_tls());
     let safety = if replay_safe { ReplaySafety::Safe } else { ReplaySafety::Unsafe };
     let server = target.url.server();
     let stream: MaybeTlsStream = match errand.tls.as_ref().filter(|_| target.url.is_tls()) {
@@ -127,7 +138,7 @@ async fn visit(errand: &Errand, target: &Hop, first: bool, begun: Begun) -> (Rep
         None => client.connect(server, FirstFlight::empty()).lazy(safety).into(),
     };
     let (stream, watch) = observe(stream);
-    let asked = ask(errand, target, first, TokioIo::new(stream), &mut progress);
+    let asked = ask(errand, target, attempt, TokioIo::new(stream), &mut progress);
     let result = errand.wait(target, begun.at, &watch, asked).await;
     let ended = Instant::now();
     if result.is_ok() && target.url.is_tls() {
@@ -158,6 +169,8 @@ async fn visit(errand: &Errand, target: &Hop, first: bool, begun: Begun) -> (Rep
             syn_retransmits: info.map(|info| info.handshake_retransmits),
             cookie_age_s: info.and_then(|info| info.cookie_age).map(seconds),
             retried_after_425: false,
+            retried_in_full: false,
+            is_named: progress.is_named,
             summary,
             // Of an engine's ways a person has named one.
             way_told: !errand.args.by_engine() || !matches!(summary.way, Some("ip" | "udp")),
@@ -169,6 +182,16 @@ async fn visit(errand: &Errand, target: &Hop, first: bool, begun: Begun) -> (Rep
 }
 
 impl Errand {
+    /// The attempt that follows this one after an answer with this status, if one does.
+    /// `is_named` says that the answer names the URL.
+    fn next_attempt(&self, attempt: Attempt, status: Option<u16>, is_named: bool) -> Option<Attempt> {
+        match (attempt, StatusCode::from_u16(status?).ok()?) {
+            (Attempt::First, StatusCode::TOO_EARLY) => Some(Attempt::AfterTooEarly),
+            (Attempt::First, _) if self.ask.short && !is_named => Some(Attempt::InFull),
+            _ => None,
+        }
+    }
+
     /// The errand after a redirect with this status.
     pub fn after(&self, status: Option<u16>) -> Self {
         let ask = status.map_or_else(|| self.ask.clone(), |status| self.ask.after(status));
@@ -218,18 +241,19 @@ impl Errand {
 async fn ask(
     errand: &Errand,
     target: &Hop,
-    first: bool,
+    attempt: Attempt,
     io: TokioIo<Observed<MaybeTlsStream>>,
     progress: &mut Progress,
 ) -> Result<(), FetchError> {
-    let request = request(errand, target).await?;
+    let request = request(errand, target, attempt).await?;
     exchange::exchange(io, request, async |mut response| {
         let status = response.status().as_u16();
         progress.status = Some(status);
         progress.location = redirect::location(response.headers());
+        progress.is_named = is_for(response.headers(), &target.url);
         // The body of a response that leads to another attempt is not written to the file.
         let leads_on = errand.ask.follow && redirect::is_redirect(status) && progress.location.is_some();
-        let retried = is_retried(first, progress.status);
+        let retried = errand.next_attempt(attempt, progress.status, progress.is_named).is_some();
         if errand.ask.head && !retried {
             output::line(&exchange::head_text(&response));
         }
@@ -242,6 +266,7 @@ async fn ask(
 async fn request(
     errand: &Errand,
     target: &Hop,
+    attempt: Attempt,
 ) -> Result<Request<Either<FileBody, Empty<Bytes>>>, FetchError> {
     let body = match &errand.args.upload {
         Some(path) => {
@@ -255,6 +280,10 @@ async fn request(
         .body(body)
         .map_err(FetchError::Request)?;
     errand.ask.put_fields(request.headers_mut(), target);
+    if errand.ask.short && attempt == Attempt::First {
+        // It is ASCII, and begins with a slash.
+        *request.uri_mut() = short_path(request.method(), &target.url).parse().unwrap_or_default();
+    }
     Ok(request)
 }
 

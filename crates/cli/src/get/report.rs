@@ -59,6 +59,10 @@ pub struct Report {
     /// The first request was answered with 425 (Too Early). The report is about the second request, after an ordinary
     /// handshake.
     pub retried_after_425: bool,
+    /// The server did not know the short label (`--short`). The report is about the request in full.
+    pub retried_in_full: bool,
+    #[serde(skip)]
+    pub is_named: bool,
     #[serde(flatten)]
     pub summary: Summary,
     /// Whether the text report mentions the way.
@@ -113,6 +117,9 @@ impl fmt::Display for Report {
         }
         if self.retried_after_425 {
             f.write_str(", retried after 425 Too Early")?;
+        }
+        if self.retried_in_full {
+            f.write_str(", retried in full: the short label is not known")?;
         }
         Ok(())
     }

@@ -24,6 +24,9 @@ pub struct Options {
     /// Ask for one name more, so that any one of them may be lost
     #[arg(long, requires = "via_dns")]
     parity: bool,
+    /// Send the first line of requests that are too long for a lookup: servers that prepare then answer sooner
+    #[arg(long, requires = "via_dns")]
+    first_line: bool,
 }
 
 fn gone(_: &str) -> Result<PathBuf, &'static str> {
@@ -45,6 +48,6 @@ impl Options {
         let resolver = dns.or_else(Names::system_stub).ok_or(GetError::NoStub)?;
         let inside = InsideLookups::new(resolver, [verifier, second])
             .map_err(|error| GetError::Resolver(resolver, error))?;
-        Ok(inside.parity(self.parity))
+        Ok(inside.parity(self.parity).first_lines(self.first_line))
     }
 }

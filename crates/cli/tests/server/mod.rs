@@ -83,7 +83,7 @@ const TABLES: &[&str] = &[
 ];
 
 /// Writes a new file of the gateway with one listener `web` and one service `app` for trials. `options` are in the words of
-/// docs/from-serve.md; `--udp` is an address of the kernel's TCP with a UDP port, and the key of a `--tls-cert` ends with `.key`.
+/// a former `serve`; `--udp` is an address of the kernel's TCP with a UDP port, and the key of a `--tls-cert` ends with `.key`.
 pub(crate) fn file(dir: &Dir, options: &[&str]) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

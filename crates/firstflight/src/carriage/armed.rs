@@ -4,7 +4,7 @@ use super::HeldBack;
 use crate::endpoint::Endpoint;
 use crate::stream::{EngineStream, at_present};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
-use firstflight_stack::{ConnId, ConnectConfig};
+use firstflight_stack::{ConnId, ConnectConfig, FirstData};
 use firstflight_wire::asap::Carriage;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -13,6 +13,8 @@ pub(super) struct Armed {
     pub(super) stream: EngineStream,
     pub(super) id: ConnId,
     segment: Vec<u8>,
+    /// Bytes of the data that the connection took.
+    pub(super) taken: usize,
 }
 
 impl Armed {
@@ -21,7 +23,7 @@ impl Armed {
         endpoint: &Endpoint,
         verifier: SocketAddr,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
     ) -> Result<Self, HeldBack> {
         let shared = &endpoint.shared;
@@ -38,6 +40,7 @@ impl Armed {
             stream: EngineStream::opened(shared, armed.id, nowhere, None),
             id: armed.id,
             segment: armed.segment,
+            taken: armed.taken,
         })
     }
 

@@ -92,7 +92,7 @@ pub(super) async fn listen(
             return None;
         }
         lost += usize::from(echo.meaning() == Meaning::Lost);
-        if queries.len() + lost <= usize::from(inner.parity) {
+        if queries.len() + lost <= usize::from(inner.form.parity) {
             enough = enough.or_else(|| Some(inner.time.now()));
         }
     }

@@ -15,12 +15,14 @@ pub struct Report {
     pub held_back: Option<HeldBack>,
     /// The number of names that were queried, without the server's own name.
     pub names: usize,
+    /// Bytes of the request in these names: all, or its beginning ([`FirstFlight::beginning`](crate::FirstFlight::beginning)).
+    pub bytes: usize,
 }
 
 impl Report {
     /// Nothing was sent in the lookup, for this reason.
     pub(crate) const fn held_back(reason: HeldBack) -> Self {
-        Self { way: Way::Ordinary, held_back: Some(reason), names: 0 }
+        Self { way: Way::Ordinary, held_back: Some(reason), names: 0, bytes: 0 }
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct LookupAttempt {
 
 impl<'a> InLookup<'a> {
     pub(crate) fn new(path: &'a DnsPath, server: Server<'a>, tcp: EngineTcp<'a>) -> Self {
-        let report = Report { way: Way::Ordinary, held_back: None, names: 0 };
+        let report = Report { way: Way::Ordinary, held_back: None, names: 0, bytes: 0 };
         let (found, report) = (AtomicBool::new(false), Arc::new(Mutex::new(report)));
         Self { path, server, tcp, found, filter: None, report }
     }
@@ -83,13 +83,19 @@ impl<'a> InLookup<'a> {
     /// What became of the first flight in the lookup.
     pub(crate) fn into_report(self) -> Report {
         let Self { report, .. } = self;
-        std::mem::replace(&mut *lock(&report), Report { way: Way::Ordinary, held_back: None, names: 0 })
+        std::mem::replace(
+            &mut *lock(&report),
+            Report { way: Way::Ordinary, held_back: None, names: 0, bytes: 0 },
+        )
     }
 
     fn begin_in_lookup(&self, ready: Ready) -> LookupAttempt {
         let Ready { armed, sealed } = ready;
         let (path, flight, found) = (self.path.clone(), sealed.flight, Arc::new(Notify::new()));
-        lock(&self.report).names = sealed.queries.len();
+        {
+            let mut report = lock(&self.report);
+            (report.names, report.bytes) = (sealed.queries.len(), sealed.carried);
+        }
         let known = self.found.load(Ordering::Relaxed);
         if known {
             found.notify_one();
@@ -277,7 +283,7 @@ impl Attempt for Box<LookupAttempt> {
                 Err(error) => {
                     self.sending.store(false, Ordering::Relaxed);
                     let mut report = lock(&self.report);
-                    (report.held_back, report.names) = (Some(HeldBack::Io(error)), 0);
+                    (report.held_back, report.names, report.bytes) = (Some(HeldBack::Io(error)), 0, 0);
                     Event::Failed(Failure::default(), None)
                 }
             });

@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::endpoint::Endpoint;
 use firstflight_link::xdp::{Holder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue};
-use firstflight_stack::Config;
+use firstflight_stack::{CarrierConfig, Config};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -23,6 +23,8 @@ pub struct Card {
     device: XdpDevice,
     holders: Vec<Holder>,
     addresses: Vec<IpAddr>,
+    /// The UDP port of TCP in UDP.
+    carrier: Option<u16>,
 }
 
 impl Card {
@@ -35,15 +37,29 @@ impl Card {
     /// When the device cannot be used, has another program's listener at the port, or not these addresses.
     pub fn serve(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
         let (device, addresses) = find(&config, addresses)?;
-        let hold = |ip: &IpAddr| {
-            let at = SocketAddr::new(*ip, port);
-            Holder::new(at, Transport::Tcp, device.index).map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => XdpError::Permission.into(),
-                _ => CardError::Hold(at, error),
-            })
-        };
-        let holders = addresses.iter().map(hold).collect::<Result<_, _>>()?;
-        Ok(Self { config, device, holders, addresses })
+        let holders = hold(&device, &addresses, port, Transport::Tcp)?;
+        Ok(Self { config, device, holders, addresses, carrier: None })
+    }
+
+    /// Holds a UDP port at these addresses, or at all of the device that are valid everywhere, for TCP in UDP alone: of a server, or of
+    /// connects, whose local UDP port it is.
+    ///
+    /// # Errors
+    /// As [`Card::serve`].
+    pub fn in_udp(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
+        let (device, addresses) = find(&config, addresses)?;
+        Self { config, device, holders: Vec::new(), addresses, carrier: None }.carry(port)
+    }
+
+    /// Holds a UDP port at the same addresses, too, for TCP in UDP. What programs of this host send there is lost: they have the
+    /// kernel's TCP.
+    ///
+    /// # Errors
+    /// As [`Card::serve`].
+    pub fn carry(mut self, port: u16) -> Result<Self, CardError> {
+        self.holders.extend(hold(&self.device, &self.addresses, port, Transport::Udp)?);
+        self.carrier = Some(port);
+        Ok(self)
     }
 
     /// Holds [`Card::PORTS`] local ports in a row, for connects.
@@ -65,7 +81,9 @@ impl Card {
             let all =
                 ports.clone().flat_map(|port| addresses.iter().map(move |ip| SocketAddr::new(*ip, port)));
             match all.map(|at| Holder::new(at, Transport::Tcp, device.index)).collect() {
-                Ok(holders) => return Ok((Self { config, device, holders, addresses }, ports)),
+                Ok(holders) => {
+                    return Ok((Self { config, device, holders, addresses, carrier: None }, ports));
+                }
                 Err(error) => last = error,
             }
         }
@@ -84,10 +102,13 @@ impl Card {
         &self.device.name
     }
 
-    /// Adapts `config` to the device: its largest packet.
+    /// Adapts `config` to the device: its largest packet, and the UDP port. The other settings of [`Config::carrier`] are kept.
     pub fn prepare(&self, config: &mut Config) {
         config.mtu = self.device.mtu;
         config.tcp.set_mss(u16::try_from(self.device.mtu).unwrap_or(u16::MAX).saturating_sub(40));
+        if let Some(port) = self.carrier {
+            config.carrier = Some(config.carrier.unwrap_or(CarrierConfig::new(port)).port(port));
+        }
     }
 
     /// The sockets that hold the ports, to accept what does not come by the device. The card keeps them open as long as it
@@ -96,9 +117,8 @@ impl Card {
     /// # Errors
     /// The system's.
     pub fn listeners(&self) -> Result<Vec<TcpListener>, CardError> {
-        let listeners = self.holders.iter().map(|holder| {
-            let listener = holder.listener().map_err(|error| CardError::Hold(holder.at(), error))?;
-            listener.ok_or_else(|| CardError::Hold(holder.at(), io::ErrorKind::InvalidInput.into()))
+        let listeners = self.holders.iter().filter_map(|holder| {
+            holder.listener().map_err(|error| CardError::Hold(holder.at(), error)).transpose()
         });
         listeners.collect()
     }
@@ -111,6 +131,23 @@ impl Card {
     pub fn attach(self) -> Result<Vec<XdpQueue>, CardError> {
         Ok(Xdp::attach(&self.config, self.holders)?)
     }
+}
+
+/// Holds the port at all these addresses.
+fn hold(
+    device: &XdpDevice,
+    addresses: &[IpAddr],
+    port: u16,
+    transport: Transport,
+) -> Result<Vec<Holder>, CardError> {
+    let one = |ip: &IpAddr| {
+        let at = SocketAddr::new(*ip, port);
+        Holder::new(at, transport, device.index).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => XdpError::Permission.into(),
+            _ => CardError::Hold(at, error),
+        })
+    };
+    addresses.iter().map(one).collect()
 }
 
 /// The device, and those of its addresses that are used.

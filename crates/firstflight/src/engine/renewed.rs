@@ -18,6 +18,7 @@ pub(crate) struct Renewed<L, F> {
     link: Option<L>,
     make: F,
     mtu: usize,
+    learns_flows: bool,
     time: Time,
     timer: Timer,
     /// Failures since the last packet.
@@ -28,8 +29,9 @@ impl<L: Link, F: FnMut() -> io::Result<L>> Renewed<L, F> {
     /// The first link. Call it within the runtime that shall use it.
     pub(crate) fn new(mut make: F, time: &Time) -> io::Result<Self> {
         let link = make()?;
-        let mtu = link.mtu();
-        Ok(Self { link: Some(link), make, mtu, time: time.clone(), timer: time.timer(), failures: 0 })
+        let (mtu, learns_flows) = (link.mtu(), link.learns_flows());
+        let timer = time.timer();
+        Ok(Self { link: Some(link), make, mtu, learns_flows, time: time.clone(), timer, failures: 0 })
     }
 
     /// The link failed, or was not made. After a pause it is made again, if it did not fail too often.
@@ -51,6 +53,10 @@ impl<L: Link, F: FnMut() -> io::Result<L>> Renewed<L, F> {
 impl<L: Link, F: FnMut() -> io::Result<L> + Send> Link for Renewed<L, F> {
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn learns_flows(&self) -> bool {
+        self.learns_flows
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

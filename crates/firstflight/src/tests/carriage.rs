@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::certified::{LOCAL, PORT, certificate, connect_config, policy};
-use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Report, Restraint, Server, Way};
+use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
@@ -113,9 +113,14 @@ async fn world(does: Resolver) -> World {
     tokio::spawn(async move {
         while let Ok(mut stream) = listener.accept().await {
             tokio::spawn(async move {
-                let mut request = [0; 1000];
-                let len = stream.read(&mut request).await?;
-                stream.write_all(&request[..len]).await?;
+                let (mut request, mut room) = (Vec::new(), [0; 1000]);
+                // A request with lines is whole when there is an empty one.
+                let is_part = |request: &[u8]| request.contains(&b'\n') && !request.ends_with(b"\r\n\r\n");
+                while request.is_empty() || is_part(&request) {
+                    let len = stream.read(&mut room).await?;
+                    request.extend_from_slice(&room[..len]);
+                }
+                stream.write_all(&request).await?;
                 stream.shutdown().await
             });
         }
@@ -149,7 +154,15 @@ async fn world(does: Resolver) -> World {
     let obtained = firstflight::certificate_clock().unwrap();
     let certificate = Arc::new(certificate(&verifier, 0, obtained));
     let proof = Some(Proof { seen, verifier: resolver, at: std::time::Instant::now() });
-    let path = DnsPath::new(client.clone(), resolver, None, NETWORK, proof, Manners::new(), true);
+    let path = DnsPath::new(
+        client.clone(),
+        resolver,
+        None,
+        NETWORK,
+        proof,
+        Manners::new(),
+        Form { parity: true, ..Form::default() },
+    );
     World { path, client, server, seen, key, udp_port, certificate, asked, resolver }
 }
 
@@ -212,6 +225,34 @@ async fn the_answer_comes_without_the_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_line_of_a_long_request_travels_in_the_lookup_and_the_rest_follows() {
+    let request = format!("GET /small HTTP/1.1\r\nCookie: {}\r\n\r\n", "a".repeat(3000));
+    let request = request.as_bytes();
+    for (does, way) in [(Resolver::Asks, Way::Lookup), (Resolver::Silent, Way::Direct)] {
+        let world = world(does).await;
+        let lines = Form { first_lines: true, ..Form::default() };
+        let proof = Some(Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() });
+        let path =
+            DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, proof, Manners::new(), lines);
+        let world = World { path, ..world };
+        let (stream, report) = match way {
+            Way::Lookup => world.ask(pending, request).await,
+            _ => world.ask(|| ready(Ok(vec![LOCAL])), request).await,
+        };
+        assert_eq!((report.way, report.bytes), (way, 21));
+        assert!(report.held_back.is_none() && stream.outcome().is_accepted());
+        assert_eq!(world.server.counters().passive_opens, 1);
+    }
+    // Nobody asked for it, or the line is too long as well.
+    let world = world(Resolver::Asks).await;
+    let first = FirstFlight::safely_replayable(request);
+    let why = world.held_back(&world.path, first, &world.config()).await;
+    assert!(matches!(why, HeldBack::TooLong));
+    let why = world.held_back(&world.path, first.beginning(136), &world.config()).await;
+    assert!(matches!(why, HeldBack::TooLong));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_resolver_costs_nothing_but_names() {
     let world = world(Resolver::Silent).await;
     let (stream, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
@@ -252,7 +293,15 @@ async fn what_is_held_back_goes_the_direct_way_only() {
     let plain = config.clone().asap(None);
     assert!(matches!(world.held_back(path, first, &plain).await, HeldBack::NoCertificate));
     let with = |proof| {
-        DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, proof, Manners::new(), false)
+        DnsPath::new(
+            world.client.clone(),
+            world.resolver,
+            None,
+            NETWORK,
+            proof,
+            Manners::new(),
+            Form::default(),
+        )
     };
     assert!(matches!(world.held_back(&with(None), first, &config).await, HeldBack::NotProved));
     let at = std::time::Instant::now();
@@ -277,7 +326,15 @@ async fn what_is_held_back_goes_the_direct_way_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_may_come_after_the_first_connection() {
     let world = world(Resolver::Asks).await;
-    let path = DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, None, Manners::new(), false);
+    let path = DnsPath::new(
+        world.client.clone(),
+        world.resolver,
+        None,
+        NETWORK,
+        None,
+        Manners::new(),
+        Form::default(),
+    );
     let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::NotProved));
     // No first flight is under way.
@@ -344,7 +401,8 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
     });
     let proof = Some(Proof { seen: world.seen, verifier: resolver, at: std::time::Instant::now() });
     let client = world.client.clone();
-    let path = DnsPath::new(client, resolver, Some(exchange), NETWORK, proof, Manners::new(), false);
+    let path =
+        DnsPath::new(client, resolver, Some(exchange), NETWORK, proof, Manners::new(), Form::default());
     let mut server = world.service();
     let mut carriage = server.service.unwrap().carriage.unwrap();
     carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();

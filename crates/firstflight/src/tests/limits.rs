@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use super::certified::{PORT, connect_config, policy};
-use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Server, Way};
+use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
@@ -299,7 +299,8 @@ impl World {
         let proof = Some(Proof { seen, verifier: verified, at: std::time::Instant::now() });
         let network = NetworkId([3; 16]);
         let (endpoint, exchange) = (client.clone(), Some(exchange));
-        let path = DnsPath::new(endpoint, RESOLVER, exchange, network, proof, Manners::new(), false);
+        let path =
+            DnsPath::new(endpoint, RESOLVER, exchange, network, proof, Manners::new(), Form::default());
         let certificate = Arc::new(certificate(&verifier, &time));
         let addresses = vec![SERVER];
         Self { path, addresses, resolver, time, key, certificate, executed, client }

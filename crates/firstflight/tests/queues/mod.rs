@@ -21,6 +21,7 @@ struct Hub {
     deal: Deal,
     /// Packets that were sent from here, if they are kept.
     sent: Option<Vec<Vec<u8>>>,
+    learns_flows: bool,
 }
 
 #[derive(Default)]
@@ -58,7 +59,13 @@ fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
 impl Queues {
     pub fn new(link: MemoryLink, count: usize, deal: Deal) -> Self {
         let queues = (0..count).map(|_| Waiting::default()).collect();
-        Self(Arc::new(Mutex::new(Hub { link, queues, deal, sent: None })))
+        Self(Arc::new(Mutex::new(Hub { link, queues, deal, sent: None, learns_flows: true })))
+    }
+
+    /// Says of links made from now on whether they learn flows.
+    pub fn learns_flows(self, learns: bool) -> Self {
+        lock(&self.0).learns_flows = learns;
+        self
     }
 
     /// What makes the links of all queues.
@@ -119,6 +126,10 @@ impl Queues {
 impl Link for Queue {
     fn mtu(&self) -> usize {
         1500
+    }
+
+    fn learns_flows(&self) -> bool {
+        lock(&self.hub).learns_flows
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

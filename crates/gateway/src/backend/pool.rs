@@ -213,6 +213,21 @@ impl Service {
         Err(last)
     }
 
+    /// Whether its requests share connections that are kept.
+    pub(crate) fn has_connections(&self) -> bool {
+        let kept = self.config.pool > 0 || self.config.protocol == BackendProtocol::H2;
+        kept && !self.config.proxy_protocol && !self.config.trial && self.files().is_none()
+    }
+
+    /// Has a connection ready for a request that is about to come, unless many are being made so. Nothing is sent on it. A
+    /// backend that cannot be reached is found out by the request.
+    pub(crate) async fn prepare(self: &Arc<Self>) {
+        let Ok(_place) = self.preparing.try_acquire() else { return };
+        if let Ok(Opened { sender, lease, .. }) = self.open(Open::default()).await {
+            sender.keep(lease.backend(), self.config.pool);
+        }
+    }
+
     async fn open_at(
         self: &Arc<Self>,
         backend: &Arc<Backend>,

@@ -3,6 +3,7 @@
 use super::schema::ForwardedNames;
 use super::{Engine, Period, Replays, Seal, Xdp};
 use firstflight_http::forwarded::Forwarded;
+use firstflight_http::label::Labels;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +30,7 @@ pub struct Listener {
     /// The service of what no route takes.
     #[schemars(with = "Option<String>")]
     pub service: Option<Spanned<String>>,
-    /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free.
+    /// UDP port of ASAP; 0 serves none. The default is the port of TCP, if it is free; with `[listener.xdp]` it is 0.
     pub udp_port: Option<u16>,
     /// Whether other processes may listen at the same port of TCP (`SO_REUSEPORT`), as a second gateway that replaces this one.
     #[serde(default)]
@@ -98,6 +99,10 @@ pub struct Listener {
     /// variables of `X_Real_IP` and of `X-Real-IP`.
     #[serde(default)]
     pub odd_field_names: bool,
+    /// URLs that clients may ask for by a short label.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub short: Labels,
     /// What becomes of `traceparent` in requests.
     #[serde(default)]
     pub traceparent: Traceparent,

@@ -401,7 +401,10 @@ fn engines_have_settings_with_limits() {
     engine.configure(&mut stack);
     engine.configure_listener(&mut listen);
     assert_eq!((stack.tcp.algorithm().name(), stack.tcp.sends_at_once()), ("bbr", true));
-    assert_eq!(Some(stack.tcp.window_to_begin_with()), firstflight::tcp::congestion::InitialWindow::segments(3));
+    assert_eq!(
+        Some(stack.tcp.window_to_begin_with()),
+        firstflight::tcp::congestion::InitialWindow::segments(3)
+    );
     assert_eq!((listen.response, listen.hold_last_ack), (firstflight::ResponsePolicy::Times(3), true));
     for (before, keys, expected) in [
         ("", "congestion = \"reno\"", "newreno, cubic or bbr"),

@@ -34,6 +34,7 @@ const OF_REQUESTS: &[&str] = &[
     "trusted",
     "forwarded",
     "odd_field_names",
+    "short",
     "traceparent",
     "early",
     "tunnel_timeout",

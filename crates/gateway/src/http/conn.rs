@@ -127,6 +127,11 @@ impl Fresh {
         self.io.speaks_http2().await
     }
 
+    /// Method and target of a request whose first line came in the first flight, without the rest of its head.
+    pub(super) fn begun(&self) -> Option<(&str, &str)> {
+        if self.io.get_ref().is_early() { self.io.begun() } else { None }
+    }
+
     /// TLS has agreed on HTTP/2.
     pub(super) fn switch(&mut self) {
         self.io.pass_all();

@@ -17,13 +17,16 @@ use firstflight_http::conn::Left;
 use firstflight_http::directory::FilesBody;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
+use firstflight_http::label::Named;
 use firstflight_http::patience::timeout;
 use firstflight_http::target::{Asked, Target};
 use firstflight_http::trace::{self, TRACEPARENT, TRACESTATE, TraceId};
 use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+};
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Response, StatusCode, Uri, Version};
@@ -94,6 +97,8 @@ struct Seen {
     is_early: bool,
     /// It can be known later that it is none.
     can_be_confirmed: bool,
+    /// Its target is a short label of nothing.
+    is_unknown: bool,
 }
 
 /// Answers a request.
@@ -106,17 +111,21 @@ pub(super) fn handle(
 ) -> impl Future<Output = Result<Response<Reply>, BoxError>> + Send + 'static {
     // Now: later, the connection has read more.
     let watch = &context.watch;
-    let seen = Seen { is_early: watch.is_early(), can_be_confirmed: watch.can_be_confirmed() };
+    let seen =
+        Seen { is_early: watch.is_early(), can_be_confirmed: watch.can_be_confirmed(), is_unknown: false };
     handle_seen(request, context, seen)
 }
 
 async fn handle_seen(
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     context: Arc<Context>,
-    seen: Seen,
+    mut seen: Seen,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
     let mut busy = context.activity.begin();
+    // Before anything else looks at the target.
+    let label = resolve(&mut request, &site, context.tls);
+    seen.is_unknown = label.is_err();
     let kind = request.headers().get(CONTENT_TYPE);
     let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let mut entry = begin(&site, &context, &request);
@@ -152,6 +161,9 @@ async fn handle_seen(
             return Err(error);
         }
     };
+    if let Ok(Some(path)) = label {
+        response.headers_mut().insert(CONTENT_LOCATION, path);
+    }
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     // hyper closes behind a body that was not read to its end, and the client must know.
     ends |= context.is_ending() || !(is_trial || progress.is_complete());
@@ -310,6 +322,9 @@ fn admit(
     };
     let target = Target::of(&parts, asked)?;
     entry.host.clone_from(&target.host);
+    if seen.is_unknown {
+        return Err(StatusCode::NOT_FOUND.into());
+    }
     let path = parts.uri.path();
     let found = site.service_for_request(target.host.as_deref(), path, parts.method.as_str());
     let (service, policy) = found.ok_or(StatusCode::NOT_FOUND)?;
@@ -348,6 +363,23 @@ fn admit(
     let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
     Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress, place: None })
+}
+
+/// A label is of no URL here.
+struct UnknownLabel;
+
+/// Puts the path in the place of a short label. Returns it, for the answer to name it.
+fn resolve<B>(request: &mut Request<B>, site: &Site, tls: bool) -> Result<Option<HeaderValue>, UnknownLabel> {
+    let path = match site.config.short.named(tls, request) {
+        Named::Path => return Ok(None),
+        Named::Label(path) => path.clone(),
+        Named::Unknown => return Err(UnknownLabel),
+    };
+    let named = HeaderValue::from_str(path.as_str()).map_err(|_| UnknownLabel)?;
+    let mut uri = request.uri().clone().into_parts();
+    uri.path_and_query = Some(path);
+    *request.uri_mut() = Uri::from_parts(uri).map_err(|_| UnknownLabel)?;
+    Ok(Some(named))
 }
 
 /// The trace of a request. Attempts to send it have the same one.

@@ -13,6 +13,8 @@ use std::fmt;
 pub(crate) struct Report {
     packets_in: u64,
     packets_out: u64,
+    /// Packets that came to another shard than that of their connection.
+    packets_handed_over: u64,
     /// Fragments received, and packets reassembled from them.
     fragments: u64,
     packets_reassembled: u64,
@@ -44,6 +46,7 @@ impl Report {
         Self {
             packets_in: counters.packets_in,
             packets_out: counters.packets_out,
+            packets_handed_over: counters.handed_over,
             fragments: counters.fragments_in,
             packets_reassembled: counters.packets_reassembled,
             passive_opens: counters.passive_opens,

@@ -315,3 +315,27 @@ proptest! {
         prop_assert_eq!(passed(&bytes, piece, LIMITS), whole);
     }
 }
+
+#[test]
+fn a_request_has_begun_when_its_first_line_is_there() {
+    let begun = |input: &str| {
+        let mut framing = Framing::new(Limits { bytes: 1000, fields: 10 });
+        framing.input().extend_from_slice(input.as_bytes());
+        framing.begun().map(|(method, target)| (method.to_owned(), target.to_owned()))
+    };
+    let expected = Some(("GET".to_owned(), "/a?b".to_owned()));
+    assert_eq!(begun("GET /a?b HTTP/1.1\r\n"), expected);
+    assert_eq!(begun("GET /a?b HTTP/1.1\r\nHost: a\r\n"), expected);
+    for other in [
+        "",
+        "GET /a HTTP/1.1",
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a\r\n",
+        "GET http://10.0.0.1/ HTTP/1.1\r\n",
+        "GET / HTTP/1.0\r\n",
+        "\n\n",
+        "PRI * HTTP/2.0\r\n",
+    ] {
+        assert_eq!(begun(other), None, "{other:?}");
+    }
+}

@@ -8,7 +8,9 @@ use firstflight_credential::Reason;
 use firstflight_kernel::{Carry, connect};
 use serde_json::{Value, json};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -36,6 +38,12 @@ pub struct Asking {
     in_flight: u32,
     #[arg(long)]
     fast_open: bool,
+    /// The first of the client's addresses
+    #[arg(long)]
+    from: Option<Ipv4Addr>,
+    /// How many there are, one behind the other
+    #[arg(long, default_value_t = 1, requires = "from")]
+    sources: u32,
 }
 
 /// What a client saw.
@@ -88,6 +96,8 @@ pub fn run(options: &Asking) -> io::Result<String> {
         request: format!("GET /{} HTTP/1.0\r\nHost: load\r\n\r\n", options.file).into(),
         size: size.ok_or_else(unknown)?,
         fast_open: options.fast_open,
+        sources: options.from.map(|first| (first, options.sources.max(1))),
+        turn: Arc::default(),
     };
     let time = Duration::from_millis(options.ms);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,6 +118,10 @@ struct Plan {
     /// Bytes of the file.
     size: usize,
     fast_open: bool,
+    /// The first local address, and how many there are.
+    sources: Option<(Ipv4Addr, u32)>,
+    /// Of the next request.
+    turn: Arc<AtomicU32>,
 }
 
 impl Plan {
@@ -119,7 +133,11 @@ impl Plan {
             true => Carry::Data(&self.request),
             false => Carry::Nothing(Reason::NotRequested),
         };
-        let (mut stream, taken) = connect(self.at, None, carry)?.established().await?;
+        let local = self.sources.map(|(first, count)| {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+            SocketAddr::from((Ipv4Addr::from_bits(first.to_bits().wrapping_add(turn)), 0))
+        });
+        let (mut stream, taken) = connect(self.at, local, carry)?.established().await?;
         if let Some(rest) = self.request.get(taken..).filter(|rest| !rest.is_empty()) {
             stream.write_all(rest).await?;
         }

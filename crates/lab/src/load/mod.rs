@@ -45,6 +45,9 @@ pub struct Load {
     /// Round-trip time of an emulated wire between client and server, without serve-xdp; 0 joins them by a veth pair
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = round_trip)]
     rtt: Duration,
+    /// Addresses of the client, which take turns. With one, ports come again within a minute, and meet what the server remembers of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    sources: u8,
     /// In place of all this: honest requests at a constant rate beside a flood of SYNs, without data, with forged cookies, and with
     /// valid ones
     #[arg(long)]
@@ -227,7 +230,7 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         let advice = "build it with `cargo build --release -p firstflight-cli`, or name one with --bin";
         return Err(LoadError::Missing(bin.display().to_string(), advice));
     }
-    let site = Site::new(&lab, options.rtt, options.initcwnd)?;
+    let site = Site::new(&lab, options.rtt, options.initcwnd, options.sources)?;
     let rates = match (options.rates.as_slice(), options.quick) {
         ([], true) => vec![200],
         ([], false) => vec![500, 1000, 2000, 3000, 4000, 5000],

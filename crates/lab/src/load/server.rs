@@ -128,6 +128,9 @@ impl Server {
         if self.fast_open {
             command.arg("--fast-open");
         }
+        if let Some((first, count)) = site.sources(self.number, self.kind.queues().is_some()) {
+            command.args(["--from", &first, "--sources", &count.to_string()]);
+        }
         command
     }
 

@@ -17,6 +17,8 @@ use std::time::Duration;
 const DEVICE: &str = "load0";
 /// The addresses, and the networks behind the server.
 const CLIENT: &str = "10.77.0.1";
+/// The first one of more addresses of the client, in its networks.
+const SOURCE: u8 = 101;
 pub const SERVER: &str = "10.77.0.2";
 const BEHIND: &str = "10.78.0.0/16";
 /// The networks of network cards begin so.
@@ -48,6 +50,8 @@ pub struct Site {
     pub root: Root,
     /// Initial window of the servers, segments.
     pub initcwnd: Option<u32>,
+    /// Addresses of the client.
+    sources: u8,
     /// The client's and the server's processors, if there are two.
     pub cores: Option<(usize, usize)>,
     /// Whether the server's processor handles the packets that arrive at the server.
@@ -100,7 +104,7 @@ pub enum Side {
 
 impl Site {
     /// `lab` is this program, which is also the wire.
-    pub fn new(lab: &Path, rtt: Duration, initcwnd: Option<u32>) -> Result<Self, LoadError> {
+    pub fn new(lab: &Path, rtt: Duration, initcwnd: Option<u32>, sources: u8) -> Result<Self, LoadError> {
         let room = || Room::new().map_err(LoadError::system("make a network namespace (needs root)"));
         let (client, server) = (room()?, room()?);
         let wire = match rtt.is_zero() {
@@ -112,6 +116,7 @@ impl Site {
         let prepared = client
             .within(move || {
                 up(CLIENT)?;
+                more("10.77.0", sources, DEVICE)?;
                 ip(&["route", "add", &behind, "via", SERVER])?;
                 fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1")?;
                 // Connections a second times seconds until a port is free again.
@@ -122,7 +127,7 @@ impl Site {
         let root = Root::new().map_err(LoadError::system("make a temporary directory"))?;
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let cores = (cpus > 1).then_some((0, cpus - 1));
-        let mut site = Self { _wire: wire, client, server, root, initcwnd, cores, steered: false };
+        let mut site = Self { _wire: wire, client, server, root, initcwnd, sources, cores, steered: false };
         site.steered = site.steer().unwrap_or_default();
         Ok(site)
     }
@@ -131,7 +136,7 @@ impl Site {
     pub fn card(&self, number: u8, queues: u32) -> Result<(String, String), LoadError> {
         let name = format!("card{number}");
         let [client, server] = [1, 2].map(|host| format!("{CARDS}.{number}.{host}"));
-        let (other, queues) = (path(&self.server), queues.to_string());
+        let (other, queues, sources) = (path(&self.server), queues.to_string(), self.sources);
         let end = |at: &str, name: &str| {
             ip(&["addr", "add", &format!("{at}/24"), "dev", name])?;
             ip(&["link", "set", name, "up"])
@@ -142,12 +147,19 @@ impl Site {
             let make =
                 [&["link", "add", &near], &many[..], &["type", "veth", "peer", "name", &near]].concat();
             ip(&[&make, &many[..], &["netns", &other]].concat())?;
-            end(&client, &near)
+            end(&client, &near)?;
+            more(&format!("{CARDS}.{number}"), sources, &near)
         });
         let far = name.clone();
         let joined = joined.and_then(|()| self.server.within(move || end(&at, &far)));
         joined.map_err(LoadError::system("make a veth pair for a server"))?;
         Ok((name, server))
+    }
+
+    /// The first of the client's addresses towards the server with this number, and how many there are. `None` is the usual one.
+    pub fn sources(&self, number: u8, is_card: bool) -> Option<(String, u8)> {
+        let network = if is_card { format!("{CARDS}.{number}") } else { "10.77.0".to_owned() };
+        (self.sources > 1).then(|| (format!("{network}.{SOURCE}"), self.sources))
     }
 
     /// Lets the server with this number answer the forged addresses of its flood by the client's end of its line, where nobody has
@@ -214,6 +226,12 @@ impl Site {
 /// The first of the forged addresses of a flood at the server with this number.
 pub fn forged(number: u8) -> String {
     format!("10.80.{}.0", u32::from(number) * 16)
+}
+
+/// Gives the client's end of a line its further addresses.
+fn more(network: &str, sources: u8, device: &str) -> io::Result<()> {
+    let hosts = (SOURCE..).take(if sources > 1 { sources.into() } else { 0 });
+    hosts.map(|host| ip(&["addr", "add", &format!("{network}.{host}/24"), "dev", device])).collect()
 }
 
 /// Time for which all processors together were busy since the machine started, µs.

@@ -7,7 +7,7 @@ use super::world::{CLIENT, CLIENT_UDP, FIRST_LINE, PORT, REQUEST, REST, SERVER, 
 use crate::certified;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
 use firstflight_dns::{ConnectionInfo, Name};
-use firstflight_stack::{ConnId, ConnectConfig, Stack};
+use firstflight_stack::{ConnId, ConnectConfig, FirstData, Stack};
 use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha20Rng;
@@ -105,14 +105,16 @@ impl Client {
     }
 
     fn fragments(&mut self, data: &[u8], now: Instant) -> Vec<Vec<u8>> {
-        let Ok(armed) = self.stack.arm(PORT, data, &self.config(now), now) else { return Vec::new() };
+        let Ok(armed) = self.stack.arm(PORT, FirstData::whole(data), &self.config(now), now) else {
+            return Vec::new();
+        };
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
         self.id = Some(armed.id);
         carrying(&mut self.stack, &armed, seen, self.carriage_key, &mut self.random).unwrap_or_default()
     }
 
     fn thesis(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let armed = self.stack.lab_arm_on_ip(PORT, REQUEST, &self.config(now), now).ok()?;
+        let armed = self.stack.lab_arm_on_ip(PORT, FirstData::whole(REQUEST), &self.config(now), now).ok()?;
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
         let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
         let mut bytes = [0; ConnectionInfo::MAX_LEN];

@@ -6,7 +6,7 @@ use super::world::{CLIENT, CLIENT_UDP, SERVER_UDP, UNIX_S};
 use crate::line::{End, Net};
 use crate::lookup::names::{Handed, NameServer, carrying};
 use firstflight_dns::{CarriageKey, OpenBuffer, RelayKey, RelayReceiver};
-use firstflight_stack::{ConnId, ConnectConfig, RelayedFlight};
+use firstflight_stack::{ConnId, ConnectConfig, FirstData, RelayedFlight};
 use firstflight_wire::Clock;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -34,7 +34,7 @@ impl Sealer {
         config: &ConnectConfig,
     ) -> Option<ConnId> {
         let config = config.clone().carrier(Some(SERVER_UDP));
-        let armed = net.client.arm(port, data, &config, net.now).ok()?;
+        let armed = net.client.arm(port, FirstData::whole(data), &config, net.now).ok()?;
         let seen = SocketAddr::new(CLIENT, CLIENT_UDP);
         let questions = carrying(&mut net.client, &armed, seen, self.published, &mut self.random)?;
         for question in &questions {

@@ -123,6 +123,10 @@ impl<L: Link> Link for Tapped<L> {
         self.link.mtu()
     }
 
+    fn learns_flows(&self) -> bool {
+        self.link.learns_flows()
+    }
+
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let result = self.link.poll_recv(cx, buf);
         if let Poll::Ready(Ok(length)) = &result

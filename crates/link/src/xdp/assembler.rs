@@ -41,6 +41,7 @@ pub(super) enum Op {
     Add = 0x00,
     Or = 0x40,
     And = 0x50,
+    ShiftRight = 0x70,
     Move = 0xb0,
 }
 

@@ -12,6 +12,7 @@ use nix::errno::Errno;
 
 use super::device::channels;
 use super::error::errno;
+use super::frame::Opening;
 use super::maps::Maps;
 use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
@@ -105,6 +106,21 @@ impl Attached {
             .any(|(at, of, there)| *there && at.ip() == host && at.port() == port && *of == transport)
     }
 
+    /// How many SYNs of each kind the program has taken at a queue.
+    pub(super) fn opened(&self, queue: u32) -> [u64; Opening::COUNT] {
+        match &self.kernel {
+            Kernel::Program { maps, .. } => maps.opened(queue),
+            Kernel::Nothing => [0; Opening::COUNT],
+        }
+    }
+
+    /// Lets so many more wait than were handled.
+    pub(super) fn let_open(&self, queue: u32, handled: [u64; Opening::COUNT]) {
+        if let Kernel::Program { maps, .. } = &self.kernel {
+            maps.let_open(queue, handled.map(|count| count + Socket::SYNS));
+        }
+    }
+
     /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
     /// queues.
     pub(super) fn has_other_queues(&self) -> bool {
@@ -153,6 +169,8 @@ pub struct XdpCounters {
     pub not_allowed: u64,
     /// Dropped by the program: the queue has no socket.
     pub no_socket: u64,
+    /// Dropped by the program: a SYN, and many waited.
+    pub flood: u64,
     /// Dropped by the link: longer than the MTU, or not whole.
     pub malformed: u64,
     /// Not sent: no route by the device, or the neighbour does not answer.
@@ -170,13 +188,14 @@ pub struct XdpCounters {
 impl XdpCounters {
     /// The counters with their names, as in metrics.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 11] {
+    pub const fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("options", self.options),
             ("fragment", self.fragments),
             ("source", self.sources),
             ("not-allowed", self.not_allowed),
             ("no-socket", self.no_socket),
+            ("syn-flood", self.flood),
             ("malformed", self.malformed),
             ("unreachable", self.unreachable),
             ("no-room", self.no_room),
@@ -217,6 +236,7 @@ impl XdpStatus {
             sources: dropped(Dropped::Source),
             not_allowed: dropped(Dropped::NotAllowed),
             no_socket: dropped(Dropped::NoSocket),
+            flood: dropped(Dropped::Flood),
             malformed: lost.malformed.load(Ordering::Relaxed),
             unreachable: lost.unreachable.load(Ordering::Relaxed),
             no_room: lost.no_room.load(Ordering::Relaxed),
@@ -247,7 +267,7 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
         (0..device.queues).map(|queue| bind(&device, queue, longest)).collect::<Result<_, _>>()?;
 
     let fail = XdpError::at("prepare the program");
-    let maps = Maps::create(device.queues).map_err(&fail)?;
+    let maps = Maps::create(device.queues, Socket::SYNS).map_err(&fail)?;
     for (queue, socket) in (0..).zip(&sockets) {
         maps.set_socket(queue, socket.as_fd()).map_err(&fail)?;
     }
@@ -307,11 +327,11 @@ fn keep(
     });
     let partial = device.may_have_partial_checksums(config.mode);
     let screen = || Screen { mac: device.mac, allow: config.allow.clone() };
-    let queue = |socket| {
+    let queue = |(queue, socket)| {
         let screen = (config.mode == Mode::Packet).then(screen);
-        XdpQueue::new(socket, screen, device, partial, Arc::clone(&attached))
+        XdpQueue::new((queue, socket), screen, device, partial, Arc::clone(&attached))
     };
-    Ok(sockets.into_iter().map(queue).collect())
+    Ok((0..).zip(sockets).map(queue).collect())
 }
 
 /// Everything that can be known before something is changed.

@@ -8,8 +8,8 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
-/// Groups of rtnetlink: devices, neighbours, addresses and routes of both families.
-const GROUPS: u32 = 1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
+/// Groups of rtnetlink: devices, neighbours, addresses, routes and rules of both families.
+const GROUPS: u32 = 1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18;
 /// Room for one message.
 const ROOM: usize = 1 << 15;
 

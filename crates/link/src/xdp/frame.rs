@@ -58,6 +58,34 @@ pub(super) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
+/// A SYN that opens a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// Without data.
+    Plain,
+    /// With data: a first flight.
+    WithData,
+}
+
+impl Opening {
+    pub(super) const COUNT: usize = 2;
+    /// Where its numbers are in an element of the map: how many were taken, and how many may be.
+    pub(super) const PLACES: [i16; Self::COUNT] = [0, 16];
+
+    /// What kind of SYN the packet is, by the rules of the program.
+    #[inline]
+    pub(super) fn of(packet: &[u8]) -> Option<Self> {
+        let (at, protocol) =
+            if packet.first()? >> 4 == 4 { (20, *packet.get(9)?) } else { (40, *packet.get(6)?) };
+        let tcp = packet.get(at..).filter(|_| protocol == TCP)?;
+        let (header, flags) = (usize::from(tcp.get(12)? >> 4) * 4, tcp.get(13)?);
+        (flags & 0x12 == 0x02 && tcp.len() >= 20).then_some(match header < tcp.len() {
+            true => Self::WithData,
+            false => Self::Plain,
+        })
+    }
+}
+
 /// Completes a checksum that a sender of this machine left to its network card: the field holds the sum of the pseudo-header
 /// alone.
 pub(super) fn complete(packet: &mut [u8]) -> Option<()> {

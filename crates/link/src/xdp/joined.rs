@@ -32,6 +32,10 @@ impl Link for Joined {
         self.first.mtu()
     }
 
+    fn learns_flows(&self) -> bool {
+        false
+    }
+
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let count = 1 + self.rest.len();
         for n in 0..count {

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::frame::Opening;
 use super::program::Dropped;
 use super::sys::{self, Map, MapShape};
 use super::{Prefix, Transport};
@@ -27,6 +28,9 @@ const MOST_PREFIXES: u32 = 4096;
 /// The size of the counters: a power of two.
 const COUNTER_BYTES: u32 = 64;
 const _: () = assert!(Dropped::COUNT * 8 <= COUNTER_BYTES as usize);
+/// The size of an element of [`Maps::openings`]: two numbers for each kind of SYN.
+const OPENING_BYTES: u32 = 32;
+const _: () = assert!(Opening::COUNT * 16 == OPENING_BYTES as usize);
 
 /// The maps of a program.
 pub(super) struct Maps {
@@ -36,11 +40,13 @@ pub(super) struct Maps {
     allowed_v6: OwnedFd,
     counters: OwnedFd,
     counted: Map,
+    openings: OwnedFd,
+    opened: Map,
 }
 
 impl Maps {
-    /// Empty maps for a device with this many queues.
-    pub(super) fn create(queues: u32) -> io::Result<Self> {
+    /// Empty maps for a device with this many queues. At each of them `syns` of a kind may wait.
+    pub(super) fn create(queues: u32, syns: u64) -> io::Result<Self> {
         let shape = |kind, key_size, value_size, max_entries, flags, name| MapShape {
             kind,
             key_size,
@@ -52,6 +58,15 @@ impl Maps {
         let counters = sys::create_map(&shape(ARRAY, 4, COUNTER_BYTES, 1, MAPPABLE, "ff_counters"))?;
         let len = NonZeroUsize::new(COUNTER_BYTES as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let counted = Map::of(&counters, len, 0, false)?;
+        let openings = sys::create_map(&shape(ARRAY, 4, OPENING_BYTES, queues, MAPPABLE, "ff_openings"))?;
+        let len =
+            NonZeroUsize::new(OPENING_BYTES as usize * queues as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        let opened = Map::of(&openings, len, 0, true)?;
+        for queue in 0..queues {
+            for kind in 0..Opening::COUNT {
+                counter(&opened, place(queue, kind) + 1).store(syns, Ordering::Relaxed);
+            }
+        }
         let prefixes = |size: u32, name| {
             sys::create_map(&shape(LONGEST_PREFIX, 4 + size, 1, MOST_PREFIXES, NO_PREALLOCATION, name))
         };
@@ -62,6 +77,8 @@ impl Maps {
             allowed_v6: prefixes(16, "ff_allowed_v6")?,
             counters,
             counted,
+            openings,
+            opened,
         })
     }
 
@@ -79,6 +96,22 @@ impl Maps {
 
     pub(super) fn counters(&self) -> i32 {
         self.counters.as_raw_fd()
+    }
+
+    pub(super) fn openings(&self) -> i32 {
+        self.openings.as_raw_fd()
+    }
+
+    /// How many SYNs of each kind the program has taken at a queue.
+    pub(super) fn opened(&self, queue: u32) -> [u64; Opening::COUNT] {
+        std::array::from_fn(|kind| counter(&self.opened, place(queue, kind)).load(Ordering::Relaxed))
+    }
+
+    /// How many SYNs of each kind the program may have taken at a queue.
+    pub(super) fn let_open(&self, queue: u32, most: [u64; Opening::COUNT]) {
+        for (kind, most) in most.into_iter().enumerate() {
+            counter(&self.opened, place(queue, kind) + 1).store(most, Ordering::Relaxed);
+        }
     }
 
     /// Gives a queue its socket.
@@ -132,6 +165,11 @@ fn served_key(at: SocketAddr, transport: Transport) -> [u8; 20] {
     };
     rest.copy_from_slice(&[high, low, protocol, 0]);
     key
+}
+
+/// Which number of the map of openings counts a kind of SYN at a queue. The next one is how many there may be.
+const fn place(queue: u32, kind: usize) -> usize {
+    queue as usize * OPENING_BYTES as usize / 8 + 2 * kind
 }
 
 /// A counter of the mapped array.

@@ -36,6 +36,7 @@ mod program;
 mod program_tests;
 mod queue;
 mod rings;
+mod routes;
 mod screen;
 mod socket;
 mod sys;

@@ -11,26 +11,17 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::SockProtocol;
 
+use super::routes::Routes;
 use crate::netlink::{Netlink, address_of, append_address, attributes, family, message, word_at};
 
-/// `RTM_GETROUTE`, `RTM_GETNEIGH` and `RTM_NEWNEIGH`.
-const GET_ROUTE: u16 = 26;
+/// `RTM_GETNEIGH` and `RTM_NEWNEIGH`.
 const GET_NEIGHBOUR: u16 = 30;
 const NEW_NEIGHBOUR: u16 = 28;
 /// `NLM_F_REQUEST`; `NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE`.
 const REQUEST: u16 = 0x001;
 const CREATE: u16 = 0x001 | 0x004 | 0x400;
-/// Lengths of `struct rtmsg` and `struct ndmsg`.
-const ROUTE_BYTES: usize = 12;
+/// Length of `struct ndmsg`.
 const NEIGHBOUR_BYTES: usize = 12;
-/// `RTN_UNICAST`.
-const UNICAST: u8 = 1;
-/// `RTA_DST`, `RTA_SRC`, `RTA_OIF`, `RTA_GATEWAY`, `RTA_VIA`.
-const DESTINATION: u16 = 1;
-const SOURCE: u16 = 2;
-const OUTPUT: u16 = 4;
-const GATEWAY: u16 = 5;
-const VIA: u16 = 18;
 /// `NDA_DST`, `NDA_LLADDR`.
 const NEIGHBOUR: u16 = 1;
 const LINK_ADDRESS: u16 = 2;
@@ -39,8 +30,8 @@ const UNRESOLVED: u16 = 0x01 | 0x20;
 /// `NTF_USE`: as if a packet were sent there, so that the kernel resolves or confirms the address.
 const USE: u8 = 0x01;
 
-/// Destinations that are remembered. When there are more, all are asked for again.
-const MOST_ROUTES: usize = 1 << 14;
+/// Neighbours that are remembered. When there are more, all are asked for again.
+const MOST_NEIGHBOURS: usize = 1 << 14;
 /// Places for senders that the kernel may not know.
 const HEARD: usize = 256;
 /// How often the kernel is asked to confirm an address that is in use.
@@ -73,8 +64,7 @@ struct Neighbour {
 pub(super) struct Hops {
     device: u32,
     netlink: Netlink,
-    /// From a destination to the neighbour; `None` is unreachable.
-    routes: HashMap<IpAddr, Option<IpAddr>>,
+    routes: Routes,
     neighbours: HashMap<IpAddr, Neighbour>,
     heard: Vec<Option<(IpAddr, Mac)>>,
 }
@@ -83,34 +73,22 @@ impl Hops {
     pub(super) fn new(device: u32) -> io::Result<Self> {
         let netlink = Netlink::open(SockProtocol::NetlinkRoute)?;
         let heard = vec![None; HEARD];
-        Ok(Self { device, netlink, routes: HashMap::new(), neighbours: HashMap::new(), heard })
+        Ok(Self { device, netlink, routes: Routes::new(device), neighbours: HashMap::new(), heard })
     }
 
     /// A frame came from this host, or from its router.
     pub(super) fn hear(&mut self, from: IpAddr, mac: Mac) {
-        if self.routes.contains_key(&from) {
-            return;
-        }
-        let place = place(from);
-        if let Some(place) = self.heard.get_mut(place) {
-            *place = Some((from, mac));
+        let heard = Some((from, mac));
+        if let Some(place) = self.heard.get_mut(place(from))
+            && *place != heard
+        {
+            *place = heard;
         }
     }
 
     /// The next hop of a packet from one of our addresses.
     pub(super) fn find(&mut self, src: IpAddr, dst: IpAddr, now: Instant) -> Hop {
-        let next = match self.routes.get(&dst) {
-            Some(next) => *next,
-            None => {
-                if self.routes.len().max(self.neighbours.len()) >= MOST_ROUTES {
-                    self.forget();
-                }
-                let next = self.route(src, dst);
-                self.routes.insert(dst, next);
-                next
-            }
-        };
-        let Some(next) = next else { return Hop::None };
+        let Some(next) = self.routes.next(&self.netlink, src, dst) else { return Hop::None };
         if let Some(neighbour) = self.neighbours.get_mut(&next) {
             let due = if neighbour.mac.is_some() { CONFIRM } else { AGAIN };
             let (mac, ask) = (neighbour.mac, now.saturating_duration_since(neighbour.asked) >= due);
@@ -119,6 +97,9 @@ impl Hops {
                 self.resolve(next);
             }
             return mac.map_or(Hop::Resolving(next), Hop::Known);
+        }
+        if self.neighbours.len() >= MOST_NEIGHBOURS {
+            self.neighbours.clear();
         }
         // The kernel's entry counts. Without one, the client's own frame does, if it is on the link.
         let known = self.neighbour(next);
@@ -135,13 +116,13 @@ impl Hops {
 
     /// Everything is asked for again.
     pub(super) fn forget(&mut self) {
-        self.routes.clear();
+        self.routes.forget();
         self.neighbours.clear();
     }
 
     /// The routes have changed.
     pub(super) fn forget_routes(&mut self) {
-        self.routes.clear();
+        self.routes.forget();
     }
 
     /// The kernel says something about a neighbour: `RTM_NEWNEIGH`, or `RTM_DELNEIGH` if it is `gone`. Returns the neighbour
@@ -156,20 +137,6 @@ impl Hops {
         }
         neighbour.mac = mac;
         Some((address, mac?))
-    }
-
-    /// The neighbour on the way to `dst`, by this device.
-    fn route(&self, src: IpAddr, dst: IpAddr) -> Option<IpAddr> {
-        let bits = if dst.is_ipv4() { 32 } else { 128 };
-        let mut body = vec![0; ROUTE_BYTES];
-        body.splice(..3, [family(dst), bits, bits]);
-        append_address(&mut body, DESTINATION, dst);
-        append_address(&mut body, SOURCE, src);
-        crate::netlink::append(&mut body, OUTPUT, &self.device.to_ne_bytes());
-        let mut next = None;
-        let read = |_, body: &[u8]| next = next_in(body, self.device, dst);
-        self.netlink.request(&message(GET_ROUTE, REQUEST, &body), read).ok()?;
-        next
     }
 
     /// The kernel's entry of a neighbour.
@@ -204,24 +171,6 @@ fn place(address: IpAddr) -> usize {
         IpAddr::V6(address) => address.octets().iter().fold(0_u8, |sum, octet| sum.wrapping_mul(31) ^ octet),
     };
     usize::from(last) % HEARD
-}
-
-/// The neighbour in the answer to a question for a route.
-fn next_in(body: &[u8], device: u32, dst: IpAddr) -> Option<IpAddr> {
-    if *body.get(7)? != UNICAST {
-        return None;
-    }
-    let (mut output, mut gateway) = (None, None);
-    for (kind, value) in attributes(body.get(ROUTE_BYTES..)?) {
-        match kind {
-            OUTPUT => output = word_at(value, 0),
-            GATEWAY => gateway = address_of(value),
-            // struct rtvia: the family, and the address of another one than the destination's.
-            VIA => gateway = address_of(value.get(2..)?),
-            _ => {}
-        }
-    }
-    (output == Some(device)).then_some(gateway.unwrap_or(dst))
 }
 
 /// Device, address, and the link-layer address if it is resolved.

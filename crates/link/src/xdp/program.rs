@@ -3,12 +3,14 @@
 //! It runs for every packet that the device receives. A packet is taken if it is TCP, or UDP where the carrier is served,
 //! to a served address and port, and to the device's own link-layer address, without a VLAN tag. ICMP errors that quote a
 //! packet from a served address and port are taken too. A packet to a served port that the engine cannot take is dropped
-//! and counted: passed on, it would meet the socket that holds the port.
+//! and counted: passed on, it would meet the socket that holds the port. So is a SYN when many wait: a flood of them must leave room for
+//! the packets of connections.
 
 use super::assembler::{Assembler, Label, Op, Reg, When, Width};
+use super::frame::Opening;
 use super::maps::Maps;
 
-use Op::{Add, And, Move, Or};
+use Op::{Add, And, Move, Or, ShiftRight};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 use When::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
 use Width::{Byte, Double, Half, Word};
@@ -26,10 +28,12 @@ pub(super) enum Dropped {
     NotAllowed,
     /// Its queue has no socket.
     NoSocket,
+    /// A SYN, and as many wait as may.
+    Flood,
 }
 
 impl Dropped {
-    pub(super) const COUNT: usize = 5;
+    pub(super) const COUNT: usize = 6;
 }
 
 /// What the program says about a packet (`enum xdp_action`).
@@ -56,6 +60,8 @@ const PREFIX: i16 = -48;
 /// The length of the IPv4 header in words of four bytes; and without options.
 const HEADER: i16 = -56;
 const WORDS: i16 = 5;
+/// The key of a queue.
+const OPENINGS: i16 = -64;
 
 /// An address of IPv4 as the first twelve bytes of a mapped address of IPv6, and the rest.
 const MAPPED: [u32; 3] = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff])];
@@ -97,6 +103,8 @@ struct Filter<'a> {
     any: bool,
     pass: Label,
     take: Label,
+    /// Takes SYNs, if not too many wait: by [`Opening`].
+    opens: [Label; Opening::COUNT],
     drops: [Label; Dropped::COUNT],
 }
 
@@ -104,8 +112,9 @@ impl<'a> Filter<'a> {
     fn new(maps: &'a Maps, any: bool) -> Self {
         let mut asm = Assembler::default();
         let (pass, take) = (asm.label(), asm.label());
+        let opens = std::array::from_fn(|_| asm.label());
         let drops = std::array::from_fn(|_| asm.label());
-        Self { asm, maps, any, pass, take, drops }
+        Self { asm, maps, any, pass, take, opens, drops }
     }
 
     fn drop(&self, why: Dropped) -> Label {
@@ -114,9 +123,35 @@ impl<'a> Filter<'a> {
 
     /// Passes packets of fewer than `len` bytes.
     fn need(&mut self, len: i16) {
+        self.need_or(len, self.pass);
+    }
+
+    fn need_or(&mut self, len: i16, no: Label) {
         self.asm.register(Move, R2, R7);
         self.asm.number(Add, R2, len.into());
-        self.asm.jump_register(Greater, R2, R8, self.pass);
+        self.asm.jump_register(Greater, R2, R8, no);
+    }
+
+    /// Takes the packet, whose TCP header would be at `at`. The `known` header of IP counts in the length, which is at `len`.
+    fn take(&mut self, protocol: i16, at: i16, len: i16, known: i32) {
+        let [plain, with_data] = self.opens;
+        let take = self.take;
+        self.asm.load(Byte, R2, R7, protocol);
+        self.asm.jump_number(NotEqual, R2, 6, take);
+        self.need_or(at + 20, take);
+        let asm = &mut self.asm;
+        // SYN without ACK.
+        asm.load(Byte, R2, R7, at + 13);
+        asm.number(And, R2, 0x12);
+        asm.jump_number(NotEqual, R2, 0x02, take);
+        asm.load(Half, R3, R7, len);
+        asm.network_order(R3, 16);
+        asm.load(Byte, R2, R7, at + 12);
+        asm.number(And, R2, 0xf0);
+        asm.number(ShiftRight, R2, 2);
+        asm.number(Add, R2, known);
+        asm.jump_register(GreaterOrEqual, R2, R3, plain);
+        asm.jump(with_data);
     }
 
     /// Writes the address at `offset` of the packet into the key.
@@ -233,7 +268,7 @@ impl<'a> Filter<'a> {
         self.address(false, ETH + 12);
         self.served(NotEqual, source);
         self.allowed(false, ETH + 12, self.drop(Dropped::NotAllowed));
-        self.asm.jump(take);
+        self.take(ETH + 9, ETH + 20, ETH + 2, 20);
 
         self.asm.place(icmp);
         self.asm.load(Double, R2, R10, HEADER);
@@ -300,7 +335,7 @@ impl<'a> Filter<'a> {
         self.address(true, ETH + 8);
         self.served(NotEqual, source);
         self.allowed(true, ETH + 8, self.drop(Dropped::NotAllowed));
-        self.asm.jump(take);
+        self.take(ETH + 6, ETH + 40, ETH + 4, 0);
 
         self.asm.place(icmp);
         let quoted = ETH + 40 + 8;
@@ -330,6 +365,21 @@ impl<'a> Filter<'a> {
     /// Where all ways end.
     fn ends(&mut self) {
         let (counters, taken) = (self.maps.counters(), self.asm.label());
+        for (label, at) in self.opens.into_iter().zip(Opening::PLACES) {
+            self.asm.place(label);
+            self.asm.load(Word, R2, R6, QUEUE);
+            self.asm.store(Word, R10, OPENINGS, R2);
+            self.look_up(self.maps.openings(), OPENINGS);
+            self.asm.jump_number(Equal, R0, 0, self.take);
+            let full = self.drop(Dropped::Flood);
+            // No other processor handles this queue at the same time.
+            self.asm.load(Double, R2, R0, at);
+            self.asm.load(Double, R3, R0, at + 8);
+            self.asm.jump_register(GreaterOrEqual, R2, R3, full);
+            self.asm.number(Move, R2, 1);
+            self.asm.atomic_add(R0, at, R2);
+            self.asm.jump(self.take);
+        }
         self.asm.place(self.take);
         self.asm.load(Word, R2, R6, QUEUE);
         self.asm.map(R1, self.maps.sockets());

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::frame::Opening;
 use super::maps::Maps;
 use super::program::{Dropped, assemble};
 use super::screen::{Fate, Screen};
@@ -21,8 +22,16 @@ struct Bench {
     served: RefCell<HashSet<(SocketAddr, Transport)>>,
 }
 
-const REASONS: [Dropped; Dropped::COUNT] =
-    [Dropped::Options, Dropped::Fragment, Dropped::Source, Dropped::NotAllowed, Dropped::NoSocket];
+const REASONS: [Dropped; Dropped::COUNT] = [
+    Dropped::Options,
+    Dropped::Fragment,
+    Dropped::Source,
+    Dropped::NotAllowed,
+    Dropped::NoSocket,
+    Dropped::Flood,
+];
+/// SYNs of a kind that may wait.
+const SYNS: u64 = 3;
 
 impl Bench {
     /// The program for port 80 of two addresses in TCP, and port 81 in UDP. `None` without privileges.
@@ -31,7 +40,7 @@ impl Bench {
             eprintln!("skipped: loading a program needs root");
             return None;
         }
-        let maps = Maps::create(1).unwrap();
+        let maps = Maps::create(1, SYNS).unwrap();
         let tcp = ["192.0.2.1:80", "[2001:db8::1]:80"].map(|at| (at.parse().unwrap(), Transport::Tcp));
         let udp = ["192.0.2.1:81", "[2001:db8::1]:81"].map(|at| (at.parse().unwrap(), Transport::Udp));
         let served: HashSet<(SocketAddr, Transport)> = tcp.into_iter().chain(udp).collect();
@@ -55,6 +64,8 @@ impl Bench {
 
     /// What the program says, and what this process says about the packet of a packet socket.
     fn fate(&self, frame: &[u8]) -> Fate {
+        // No flood.
+        self.maps.let_open(0, self.maps.opened(0).map(|count| count + SYNS));
         let fate = self.fate_by_program(frame);
         let served = self.served.borrow();
         let serves = |host, port, transport| served.contains(&(SocketAddr::new(host, port), transport));
@@ -308,4 +319,41 @@ fn changed_frames_have_one_fate() {
         taken += usize::from(bench.fate(&frame) == Fate::Taken);
     }
     assert!((2_000..19_000).contains(&taken), "{taken} of them were taken");
+}
+
+/// A TCP segment with these flags and options, and some data.
+fn segment(client: &str, server: &str, flags: u8, options: usize, data: usize) -> Vec<u8> {
+    let (from, to): (SocketAddr, SocketAddr) = (client.parse().unwrap(), server.parse().unwrap());
+    let mut tcp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    tcp.extend([0; 8]);
+    tcp.extend([(((20 + options) / 4) << 4) as u8, flags]);
+    tcp.extend(vec![1; 6 + options + data]);
+    frame(&ip(6, from, to, &tcp))
+}
+
+/// A flood of SYNs leaves room for first flights, and both for the packets of connections.
+#[test]
+fn as_many_syns_of_a_kind_are_taken_as_may_wait() {
+    let Some(bench) = Bench::new(None) else { return };
+    let mut taken = [0; 2];
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        let kinds = [(0, 12, 0), (1, 12, 1)];
+        for (kind, options, data) in kinds {
+            let syn = segment(client, server, 0x02, options, data);
+            assert_eq!(Opening::of(&syn[14..]).map(|kind| kind as usize), Some(kind));
+            for _ in 0..3 {
+                assert_eq!(bench.fate_by_program(&syn), Fate::Taken);
+            }
+            assert_eq!(bench.fate_by_program(&syn), Fate::Dropped(Dropped::Flood));
+            taken[kind] += 3;
+            assert_eq!(bench.maps.opened(0), taken);
+        }
+        for (flags, data) in [(0x12, 0), (0x10, 0), (0x18, 5), (0x11, 0), (0x04, 0)] {
+            let other = segment(client, server, flags, 12, data);
+            assert_eq!(Opening::of(&other[14..]), None);
+            assert_eq!(bench.fate_by_program(&other), Fate::Taken, "{flags:#x}");
+        }
+        // The process has handled them.
+        bench.maps.let_open(0, taken.map(|count| count + SYNS));
+    }
 }

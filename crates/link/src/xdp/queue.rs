@@ -15,6 +15,7 @@ use super::attached::{Attached, Lost, attach};
 use super::device::{ADDRESS, LINK_BYTES, LOCAL, MTU, UP};
 use super::error::errno;
 use super::events::{Events, Read};
+use super::frame::Opening;
 use super::neighbours::{Hop, Hops, Mac};
 use super::screen::{Fate, Screen};
 use super::socket::is_full;
@@ -24,7 +25,7 @@ use crate::link::{Link, short_buffer};
 use crate::netlink::{address_of, attributes, messages, word_at};
 
 /// `RTM_NEWLINK`, `RTM_DELLINK`, `RTM_NEWADDR`, `RTM_DELADDR`, `RTM_NEWROUTE`, `RTM_DELROUTE`, `RTM_NEWNEIGH`,
-/// `RTM_DELNEIGH`.
+/// `RTM_DELNEIGH`, `RTM_NEWRULE`, `RTM_DELRULE`.
 const NEW_LINK: u16 = 16;
 const DELETED_LINK: u16 = 17;
 const NEW_ADDRESS: u16 = 20;
@@ -33,6 +34,8 @@ const NEW_ROUTE: u16 = 24;
 const DELETED_ROUTE: u16 = 25;
 const NEW_NEIGHBOUR: u16 = 28;
 const DELETED_NEIGHBOUR: u16 = 29;
+const NEW_RULE: u16 = 32;
+const DELETED_RULE: u16 = 33;
 /// `IFLA_ADDRESS`. Length of `struct ifaddrmsg`.
 const HARDWARE_ADDRESS: u16 = 1;
 const ADDRESS_BYTES: usize = 8;
@@ -50,6 +53,8 @@ const MOST_LOOKS: u32 = 8;
 
 /// A queue of a device, which carries packets when it is opened.
 pub struct XdpQueue {
+    /// Its number.
+    queue: u32,
     socket: Wire,
     screen: Option<Screen>,
     device: u32,
@@ -62,13 +67,14 @@ pub struct XdpQueue {
 impl XdpQueue {
     /// With a packet socket this process decides what is taken.
     pub(super) fn new(
-        socket: Wire,
+        (queue, socket): (u32, Wire),
         screen: Option<Screen>,
         device: &XdpDevice,
         partial: bool,
         attached: Arc<Attached>,
     ) -> Self {
-        Self { socket, screen, device: device.index, mac: device.mac, mtu: device.mtu, partial, attached }
+        let XdpDevice { index: device, mac, mtu, .. } = *device;
+        Self { queue, socket, screen, device, mac, mtu, partial, attached }
     }
 
     /// The link on this queue. Call it within the tokio runtime that shall use it, with its I/O driver enabled.
@@ -77,7 +83,7 @@ impl XdpQueue {
     /// [`XdpError::NoRuntime`], and the system's.
     pub fn open(self) -> Result<Xdp, XdpError> {
         let _runtime = tokio::runtime::Handle::try_current().map_err(|_| XdpError::NoRuntime)?;
-        let Self { socket, screen, device, mac, mtu, partial, attached } = self;
+        let Self { queue, socket, screen, device, mac, mtu, partial, attached } = self;
         let fail = XdpError::at("follow the kernel");
         let mut link = Xdp {
             events: sys::watch(Events::open().map_err(&fail)?).map_err(&fail)?,
@@ -89,6 +95,8 @@ impl XdpQueue {
             waiting: VecDeque::new(),
             reports: VecDeque::new(),
             until_events: BURST,
+            queue,
+            handled: [0; Opening::COUNT],
             counted: Instant::now(),
             attached,
         };
@@ -135,6 +143,10 @@ pub struct Xdp {
     waiting: VecDeque<(IpAddr, Vec<u8>)>,
     reports: VecDeque<Vec<u8>>,
     until_events: u32,
+    /// Its number.
+    queue: u32,
+    /// SYNs that were received, by kind.
+    handled: [u64; Opening::COUNT],
     /// When the number of queues was looked at.
     counted: Instant,
     attached: Arc<Attached>,
@@ -242,7 +254,7 @@ impl Xdp {
         loop {
             let (hops, lost) = (&mut self.hops, &self.attached.lost);
             let (mtu, partial) = (self.port.mtu, self.partial);
-            let (screen, attached) = (&self.screen, &self.attached);
+            let (screen, attached, handled) = (&self.screen, &self.attached, &mut self.handled);
             let received = self.socket.get_mut().receive(|bytes| {
                 if let Some(screen) = screen {
                     match screen.fate(bytes, |host, port, transport| attached.serves(host, port, transport)) {
@@ -261,6 +273,11 @@ impl Xdp {
                 if partial {
                     let _ = frame::complete(frame.packet);
                 }
+                if let Some(kind) = Opening::of(frame.packet)
+                    && let Some(handled) = handled.get_mut(kind as usize)
+                {
+                    *handled += 1;
+                }
                 hops.hear(frame.src, frame.from);
                 let place = buf.get_mut(..frame.packet.len())?;
                 place.copy_from_slice(frame.packet);
@@ -269,6 +286,16 @@ impl Xdp {
             if received.is_some() {
                 return received;
             }
+        }
+    }
+
+    /// The link-layer address that a packet is sent to, when the kernel's messages are read.
+    #[cfg(test)]
+    pub(super) fn way(&mut self, src: IpAddr, dst: IpAddr) -> Option<Mac> {
+        let _ = self.follow(&mut Context::from_waker(std::task::Waker::noop()));
+        match self.hops.find(src, dst, Instant::now()) {
+            Hop::Known(mac) => Some(mac),
+            Hop::Resolving(_) | Hop::None => None,
         }
     }
 
@@ -320,7 +347,7 @@ impl News<'_> {
     fn take(&mut self, kind: u16, body: &[u8]) -> Option<(IpAddr, Mac)> {
         match kind {
             NEW_NEIGHBOUR | DELETED_NEIGHBOUR => return self.hops.take(body, kind == DELETED_NEIGHBOUR),
-            NEW_ROUTE | DELETED_ROUTE => self.hops.forget_routes(),
+            NEW_ROUTE | DELETED_ROUTE | NEW_RULE | DELETED_RULE => self.hops.forget_routes(),
             NEW_ADDRESS | DELETED_ADDRESS if word_at(body, 4) == Some(self.port.device) => {
                 let body = body.get(ADDRESS_BYTES..)?;
                 let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted);
@@ -359,6 +386,10 @@ impl Link for Xdp {
         self.port.mtu
     }
 
+    fn learns_flows(&self) -> bool {
+        false
+    }
+
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if buf.len() < self.port.mtu {
             return Poll::Ready(Err(short_buffer()));
@@ -372,6 +403,7 @@ impl Link for Xdp {
         self.until_events = self.until_events.saturating_sub(1);
         if self.until_events == 0 {
             self.until_events = BURST;
+            self.attached.let_open(self.queue, self.handled);
             self.follow(cx)?;
         }
         for _ in 0..MOST_LOOKS {
@@ -379,6 +411,9 @@ impl Link for Xdp {
                 return Poll::Ready(Ok(len));
             }
             self.until_events = BURST;
+            // None waits. What the kernel dropped behind the program does not count any more.
+            self.handled = self.attached.opened(self.queue);
+            self.attached.let_open(self.queue, self.handled);
             self.follow(cx)?;
             let Poll::Ready(ready) = self.socket.poll_read_ready(cx) else { return Poll::Pending };
             // A packet that comes from here on makes the socket ready again.

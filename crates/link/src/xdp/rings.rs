@@ -147,6 +147,8 @@ pub(super) struct Consumer<T> {
     taken: u32,
     /// What the kernel had put when it was last asked.
     put: u32,
+    /// What the kernel knows to be taken.
+    released: u32,
 }
 
 impl<T: Copy> Consumer<T> {
@@ -162,7 +164,7 @@ impl<T: Copy> Consumer<T> {
     fn new(ring: Ring<T>) -> Self {
         let taken = ring.counter(ring.consumer).load(Ordering::Relaxed);
         let put = ring.counter(ring.producer).load(Ordering::Acquire);
-        Self { ring, taken, put }
+        Self { ring, taken, put, released: taken }
     }
 
     /// Takes an entry. Its slot is the kernel's again after [`Consumer::release`].
@@ -181,7 +183,13 @@ impl<T: Copy> Consumer<T> {
 
     /// Gives the slots of taken entries back.
     pub(super) fn release(&mut self) {
+        self.released = self.taken;
         self.ring.counter(self.ring.consumer).store(self.taken, Ordering::Release);
+    }
+
+    /// How many entries were taken whose slots are not released.
+    pub(super) const fn unreleased(&self) -> u32 {
+        self.taken.wrapping_sub(self.released)
     }
 }
 

@@ -210,3 +210,59 @@ fn packets_go_both_ways_on_four_queues() {
         packets_go_both_ways(Mode::Driver, &far);
     });
 }
+
+/// Packets that come so fast that the queue is never empty find room.
+#[test]
+fn slots_are_given_back_before_a_queue_is_empty() {
+    on_a_cable(1, |far| {
+        block_on(async {
+            let mut links = open(&config(Mode::Driver), hold(Transport::Udp, 81));
+            let to = SocketAddr::new(HOSTS[0].parse().unwrap(), 81);
+            let send = |count: u32| {
+                far.run(move || {
+                    let socket = UdpSocket::bind(SocketAddr::new(CLIENTS[0].parse().unwrap(), 5000)).unwrap();
+                    (0..count).for_each(|_| assert_eq!(socket.send_to(b"datagram", to).unwrap(), 8));
+                });
+            };
+            send(100);
+            // More than the ring has places.
+            for _ in 0..100 {
+                for _ in 0..50 {
+                    receive(&mut links).await;
+                }
+                send(50);
+            }
+            let counters = links[0].status().counters().unwrap();
+            assert_eq!(counters.receive_ring_full, 0, "{counters:?}");
+        });
+    });
+}
+
+/// The kernel is asked once for all hosts of a prefix, and follows a rule and a longer prefix that come later.
+#[test]
+fn hosts_of_a_prefix_have_one_way_until_the_routes_differ() {
+    on_a_cable(1, |far| {
+        let mac = |device: &str| XdpDevice::find(device).unwrap().mac;
+        let router = far.run(move || mac(PEER));
+        ip(&format!("route add 198.18.0.0/15 via {} dev {DEVICE}", CLIENTS[0]));
+        block_on(async {
+            let mut links = open(&config(Mode::Driver), hold(Transport::Udp, 81));
+            let src: IpAddr = HOSTS[0].parse().unwrap();
+            let mut ways = |hosts: std::ops::Range<u32>| {
+                let way = |n: u32| links[0].way(src, IpAddr::from((0xc612_0000_u32 + n).to_be_bytes()));
+                hosts.map(way).collect::<Vec<_>>()
+            };
+            ways(0..1);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // The neighbour is resolved.
+            assert_eq!(ways(0..1000), vec![Some(router); 1000]);
+            ip("route add blackhole 198.18.1.0/24");
+            ip("rule add to 198.18.2.0/24 table 77");
+            ip("route add unreachable default table 77");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for (hosts, way) in [(0..256, Some(router)), (256..768, None), (768..1000, Some(router))] {
+                assert_eq!(ways(hosts.clone()), vec![way; hosts.len()], "{hosts:?}");
+            }
+        });
+    });
+}

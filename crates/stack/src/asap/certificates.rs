@@ -20,6 +20,7 @@ use firstflight_credential::{Decision, Offered};
 use firstflight_tcp::{ChildPlan, CloseReason};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Block, Hint, Offer, Reply, Status};
+use firstflight_wire::carrier::FOLLOWER_BYTES;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use rand_core::CryptoRng;
 
@@ -182,7 +183,9 @@ impl Server {
     /// Handles a SYN for a child whose first flight a front delivered. With the same request id, the SYN is the
     /// client's direct copy: a packet has come from the client's address, so as much may be sent as after any
     /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
-    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer.
+    /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer. From then on
+    /// segments that follow the SYN are taken: before, a front could let the client's own ones follow a SYN with another
+    /// number (`docs/spec/dns-carriage.md` section 14.1).
     pub(crate) fn contacted(&mut self, table: &mut Table, child: u32, segment: &Segment<'_>) {
         let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));
@@ -193,6 +196,7 @@ impl Server {
             vouched.direct = None;
             if let Some(slot) = table.slots.get_mut(child) {
                 slot.conn.raise_budget(direct.more);
+                slot.conn.take_followers(segment, FOLLOWER_BYTES);
             }
         }
     }

@@ -9,6 +9,7 @@
 
 use crate::addresses::possible_source;
 use crate::asap::armed::{Armed, Expected};
+use crate::asap::offer;
 use crate::client::Client;
 use crate::client::connect::ConnectError;
 use crate::config::{Certified, ConnectConfig};
@@ -35,6 +36,34 @@ pub struct ArmedSyn {
     pub id: ConnId,
     /// The SYN with block and data, as in a datagram of the carrier. The block is signed for delivery by a front.
     pub segment: Vec<u8>,
+    /// Bytes of the data that the connection took.
+    pub taken: usize,
+}
+
+/// The data of a connect carried in a lookup.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstData<'a> {
+    bytes: &'a [u8],
+    carried: usize,
+}
+
+impl<'a> FirstData<'a> {
+    /// All of these bytes ride in the SYN.
+    #[must_use]
+    pub const fn whole(bytes: &'a [u8]) -> Self {
+        Self { bytes, carried: bytes.len() }
+    }
+
+    /// The first `carried` of these bytes ride in the SYN, if there are so many. The rest follows the direct copy's SYN, or
+    /// the answer to the other copy. Both copies are one SYN, so the direct one carries exactly the same bytes.
+    #[must_use]
+    pub const fn part(bytes: &'a [u8], carried: usize) -> Self {
+        Self { bytes, carried }
+    }
+
+    fn carried(&self) -> &'a [u8] {
+        self.bytes.get(..self.carried).unwrap_or(self.bytes)
+    }
 }
 
 /// The key of a connection without a server between these ports.
@@ -57,7 +86,7 @@ impl Client {
         &mut self,
         flows: &mut Flows,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
@@ -73,7 +102,7 @@ impl Client {
         &mut self,
         flows: &mut Flows,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
@@ -84,7 +113,7 @@ impl Client {
         &mut self,
         flows: &mut Flows,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
@@ -102,13 +131,14 @@ impl Client {
         if let (Some(carrier), Some(_)) = (&flows.carrier, config.carrier) {
             key = key.carried(carrier.port, 0);
         }
+        let carried = data.carried();
         let random = || flows.env.random.next_u64().to_be_bytes();
         let request_id = certified.request_id.unwrap_or_else(random);
         let Certified { certificate, identity, now: certified_at, .. } = &certified;
         let block = if key.is_carried() {
-            certificate.request_by_front(identity, data, request_id, *certified_at)
+            certificate.request_by_front(identity, carried, request_id, *certified_at)
         } else {
-            certificate.request(Carrier::Ip, identity, data, request_id, *certified_at)
+            certificate.request(Carrier::Ip, identity, carried, request_id, *certified_at)
         };
         let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.env.tcp));
         // The SYN has no room for timestamps, and both copies are one SYN.
@@ -134,7 +164,8 @@ impl Client {
         let plan = SynPlan {
             options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),
             preamble: block.to_bytes().to_vec(),
-            data_limit: data.len() as u32,
+            data_limit: carried.len() as u32,
+            follow: offer::follow(config, &key, None),
             elsewhere: true,
             ..SynPlan::default()
         };
@@ -142,22 +173,23 @@ impl Client {
         let hash = flows.table.hasher.hash(&key);
         let (tcp, owner) = (Arc::new(tcp), Owner::Application);
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
+        let mut taken = 0;
         let index = flows.insert(Some(&tcp), with, |slot, pool| {
-            slot.conn.open_active(plan, data, pool);
+            taken = slot.conn.open_active(plan, data.bytes, pool);
             slot.asked = Some(Box::new(asked));
             slot.side = Side::Client;
         });
         let slot = flows.table.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
-        let mut segment = alloc::vec![0; 60 + BLOCK_LEN + data.len()];
+        let mut segment = alloc::vec![0; 60 + BLOCK_LEN + carried.len()];
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);
-        let (outer, data) = (config.carrier, Box::from(data));
+        let (outer, data) = (config.carrier, Box::from(carried));
         let armed =
             Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
         self.armed.insert(key, armed);
         flows.env.journal.counters.active_opens += 1;
         flows.touched(index);
-        Ok(ArmedSyn { id: flows.table.id(index), segment })
+        Ok(ArmedSyn { id: flows.table.id(index), segment, taken })
     }
 
     /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
@@ -279,6 +311,10 @@ impl Client {
         let index = armed.index;
         if !proved {
             return None;
+        }
+        if let Some(slot) = flows.table.slots.get_mut(index) {
+            // The direct copy went to another address.
+            slot.conn.forget_followers();
         }
         flows.rekey(index, key, true, now);
         flows.env.journal.counters.armed_answered += 1;

@@ -56,15 +56,15 @@ impl Server {
         if across || segment.src_port == 0 || !flows.env.comes_from_another(&key) {
             return None;
         }
+        let hash = flows.table.hasher.hash(&key);
         let taken = flows.table.find(&key).is_some()
-            || flows.table.remembered(flows.table.hasher.hash(&key)).is_some()
+            || flows.table.remembered(hash).is_some()
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.
         if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
             return None;
         }
-        let hash = flows.table.hasher.hash(&key);
         let syn = Syn { listener: index, key, hash, segment: &segment, above: None, now };
         let mut first = syn.first_flight(None);
         first.relayed = true;

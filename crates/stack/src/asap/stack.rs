@@ -2,7 +2,7 @@
 
 use crate::Stack;
 use crate::asap::certificates::Verifications;
-use crate::asap::lookup::ArmedSyn;
+use crate::asap::lookup::{ArmedSyn, FirstData};
 use crate::asap::relayed::RelayedFlight;
 use crate::client::connect::ConnectError;
 use crate::config::ConnectConfig;
@@ -60,8 +60,8 @@ impl Stack {
 
     /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
     /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. All of `data` rides in
-    /// the SYN, so it must be short, and it may be executed twice.
+    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. What rides in the SYN must be
+    /// short, and all of `data` may be executed twice.
     ///
     /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
     /// either.
@@ -72,7 +72,7 @@ impl Stack {
     pub fn arm(
         &mut self,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {
@@ -88,7 +88,7 @@ impl Stack {
     pub fn lab_arm_on_ip(
         &mut self,
         port: u16,
-        data: &[u8],
+        data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<ArmedSyn, ConnectError> {

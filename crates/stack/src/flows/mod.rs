@@ -42,8 +42,9 @@ impl Flows {
     /// `hashes` is the key of the table, `numbers` the secret of initial sequence numbers.
     pub(crate) fn new(config: Config, hashes: u64, numbers: [u8; 16], random: Random, now: Instant) -> Self {
         let limits = &config.limits;
+        let claims = config.claims();
         Self {
-            table: Table::new(hashes, limits.time_wait, limits.held_last_acks, now),
+            table: Table::new(hashes, [limits.time_wait, limits.held_last_acks], claims, now),
             carrier: (config.carrier.as_ref())
                 .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
                 .map(Box::new),
@@ -182,7 +183,7 @@ impl Flows {
         let Some(slot) = self.table.slots.get_mut(index) else { return };
         let before = core::mem::replace(&mut slot.hash, hash);
         slot.key = *key;
-        self.table.index.remove(before, index);
+        self.table.unmap(before, index);
         self.table.map(hash, index);
         if key.is_carried() {
             self.join_pair(key, index, opened, now);

@@ -6,6 +6,7 @@ use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Slot};
 use crate::flows::time_wait::TimeWaitTable;
 use crate::flows::wheel::TimerWheel;
+use crate::owners::Claims;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -25,21 +26,29 @@ pub(crate) struct Table {
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub spare: Vec<Box<Asked>>,
+    /// Where the stacks of the group note their flows, if they do.
+    claims: Option<Claims>,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
     news: Vec<u32>,
 }
 
 impl Table {
     /// `seed` is the key of the hashes. At most `time_waits` and `held` ends of connections are remembered.
-    pub(crate) fn new(seed: u64, time_waits: usize, held: usize, now: Instant) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        [time_waits, held]: [usize; 2],
+        claims: Option<Claims>,
+        now: Instant,
+    ) -> Self {
         Self {
             slots: Places::default(),
             hasher: FlowHasher::new(seed),
             index: FlowTable::default(),
             wheel: TimerWheel::new(now),
-            time_wait: TimeWaitTable::new(time_waits),
-            held: TimeWaitTable::new(held),
+            time_wait: TimeWaitTable::new(time_waits).telling(claims.clone()),
+            held: TimeWaitTable::new(held).telling(claims.clone()),
             spare: Vec::new(),
+            claims,
             news: Vec::new(),
         }
     }
@@ -86,8 +95,32 @@ impl Table {
     /// Enters connection `index`, whose hash is in its slot.
     #[inline]
     pub(crate) fn map(&mut self, hash: u64, index: u32) {
+        if let Some(claims) = &self.claims {
+            claims.claim(hash);
+        }
         let slots = &self.slots;
         self.index.insert(hash, index, |i| slots.get(i).map_or(0, |slot| slot.hash));
+    }
+
+    /// Takes connection `index` out, whose hash was this. Its flow is free for other stacks of the group.
+    pub(crate) fn unmap(&mut self, hash: u64, index: u32) {
+        self.release(hash);
+        self.index.remove(hash, index);
+    }
+
+    /// The flow with this hash is free for other stacks of the group.
+    #[inline]
+    pub(crate) fn release(&self, hash: u64) {
+        if let Some(claims) = &self.claims {
+            claims.release(hash);
+        }
+    }
+
+    /// Releases the flow of a packet that is back from its way round the group, if there is no connection of it.
+    pub(crate) fn end_round(&self, hash: u64, key: &FlowKey) {
+        if self.find_hashed(hash, key).is_none() && self.remembered(hash).is_none() {
+            self.release(hash);
+        }
     }
 
     // --- news ------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 //! The TIME-WAIT table: small records, bounded in number. The oldest are evicted.
 
+use crate::owners::Claims;
 use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_tcp::TimeWait;
@@ -78,6 +79,11 @@ impl Tag {
         Self(hash >> 16)
     }
 
+    /// The hash, without what is not kept of it.
+    const fn hash(self) -> u64 {
+        self.0 << 16
+    }
+
     /// A hash for the table, which uses the lower bits for the place and the upper seven for the first comparison.
     #[inline]
     fn spread(self) -> u64 {
@@ -112,6 +118,8 @@ pub(crate) struct TimeWaitTable {
     over: Instant,
     /// When the newest record expires, and how many records expire with it.
     newest: (u16, usize),
+    /// Where the stacks of a group note their flows, if they do.
+    claims: Option<Claims>,
     /// Scratch memory to find the oldest.
     ages: Vec<i16>,
     limit: usize,
@@ -123,7 +131,14 @@ impl TimeWaitTable {
     pub(crate) fn new(limit: usize) -> Self {
         let (records, limit) = (HashTable::new(), limit.max(1));
         let (over, newest) = (Instant::ZERO, (0, 0));
-        Self { records, sweep_at: None, over, newest, ages: Vec::new(), limit }
+        Self { records, sweep_at: None, over, newest, claims: None, ages: Vec::new(), limit }
+    }
+
+    /// Releases the flows of records that go.
+    #[must_use]
+    pub(crate) fn telling(mut self, claims: Option<Claims>) -> Self {
+        self.claims = claims;
+        self
     }
 
     /// Number of records. Some of them may have expired up to a second ago.
@@ -191,11 +206,12 @@ impl TimeWaitTable {
         let (older, &mut last, _) = self.ages.select_nth_unstable(count - 1);
         // Of the records that are as old as the last one to evict, no more than needed are evicted.
         let mut ties = count - older.iter().filter(|left| **left < last).count();
+        let claims = self.claims.as_ref();
         self.records.retain(|r| {
             let left = r.left(now);
             let tie = left == last && ties > 0;
             ties -= usize::from(tie);
-            left >= last && !tie
+            kept(left >= last && !tie, r, claims)
         });
     }
 
@@ -213,6 +229,9 @@ impl TimeWaitTable {
         let tag = Tag::of(hash);
         if let Ok(entry) = self.records.find_entry(tag.spread(), |r| r.tag() == tag) {
             entry.remove();
+            if let Some(claims) = &self.claims {
+                claims.release(hash);
+            }
         }
     }
 
@@ -226,10 +245,12 @@ impl TimeWaitTable {
 
     fn sweep(&mut self, now: Instant) {
         let at = tick(now);
-        if now >= self.over {
+        let claims = self.claims.as_ref();
+        if now >= self.over && claims.is_none() {
             self.records.clear();
         } else {
-            self.records.retain(|r| r.left(at) > 0);
+            let over = now >= self.over;
+            self.records.retain(|r| kept(!over && r.left(at) > 0, r, claims));
         }
         let first = self.records.iter().map(|r| r.left(at)).min();
         let left = first.map(|ticks| Duration::from_nanos(u64::from(ticks.unsigned_abs()) * TICK_NS));
@@ -241,6 +262,15 @@ impl TimeWaitTable {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.sweep_at
     }
+}
+
+/// Releases the flow of a record that goes.
+#[inline]
+fn kept(stays: bool, record: &Record, claims: Option<&Claims>) -> bool {
+    if let Some(claims) = claims.filter(|_| !stays) {
+        claims.release(record.tag().hash());
+    }
+    stays
 }
 
 #[cfg(test)]

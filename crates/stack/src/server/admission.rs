@@ -120,7 +120,8 @@ impl Server {
             Decision::Ask(question) => Decision::Ask(question),
             // In the place of a TIME-WAIT it would lose what it knows of that.
             Decision::Refuse(Refusal { reason: Reason::NotActive, .. })
-                if syn.above.is_none() && flows.env.shard.begins_round(segment.payload.len(), now) =>
+                if syn.above.is_none()
+                    && flows.env.shard.begins_round(syn.hash, segment.payload.len(), now) =>
             {
                 Decision::Refuse(NotAdmitted::GoesRound)
             }

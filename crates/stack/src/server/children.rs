@@ -114,7 +114,9 @@ impl Server {
         }
         if syn.key.is_carried() {
             plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
-            plan.follow = FOLLOWER_BYTES;
+            // Who has not sent the SYN knows more than its client only by guessing: see `contacted`.
+            let relayed = certificate.as_ref().is_some_and(|certificate| certificate.returned.is_some());
+            plan.follow = if relayed { 0 } else { FOLLOWER_BYTES };
         }
         if plan.retries < ChildPlan::default().retries {
             plan.linger_s = LINGER_S;

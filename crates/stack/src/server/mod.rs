@@ -18,6 +18,7 @@ use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
 use crate::flows::table::Table;
+use crate::owners::Claims;
 use crate::server::clients::Clients;
 use crate::server::listeners::{Listener, Listeners};
 use crate::server::parking_lot::ParkingLot;
@@ -53,10 +54,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(limits: &Limits, cookies: [u8; 16]) -> Self {
+    pub(crate) fn new(limits: &Limits, cookies: [u8; 16], claims: Option<Claims>) -> Self {
         Self {
             listeners: Listeners::default(),
-            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for),
+            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for).telling(claims),
             cookies: SynCookies::new(cookies),
             challenged: Challenged::default(),
             asap: ServerState::new(limits.asap),

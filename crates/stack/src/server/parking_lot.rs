@@ -4,6 +4,7 @@ use crate::asap::state::{ParkedBlock, VerificationQueue};
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
+use crate::owners::Claims;
 use crate::server::syn::Syn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -19,8 +20,9 @@ const MOST_HEADER: usize = 60;
 /// A parked SYN.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// Its four-tuple.
+    /// Its four-tuple, and the hash of it.
     pub key: FlowKey,
+    hash: u64,
     /// Its sequence number.
     pub isn: SeqNum,
     /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
@@ -55,6 +57,7 @@ pub(crate) struct ParkingLot {
     max_entries: usize,
     max_bytes: usize,
     lasts: Duration,
+    claims: Option<Claims>,
 }
 
 impl ParkingLot {
@@ -71,7 +74,15 @@ impl ParkingLot {
             max_entries,
             max_bytes,
             lasts,
+            claims: None,
         }
+    }
+
+    /// Claims the flows of SYNs while they wait.
+    #[must_use]
+    pub(crate) fn telling(mut self, claims: Option<Claims>) -> Self {
+        self.claims = claims;
+        self
     }
 
     /// Number of SYNs that wait.
@@ -95,11 +106,15 @@ impl ParkingLot {
         listener: ListenerId,
         question: Question,
     ) -> JobId {
-        let Syn { key, segment, above, now, .. } = *syn;
+        let Syn { key, hash, segment, above, now, .. } = *syn;
         let Question { work, grant, place } = question;
         self.bytes += bytes.len();
+        if let Some(claims) = &self.claims {
+            claims.claim(hash);
+        }
         let parked = Parked {
             key,
+            hash,
             isn: segment.seq,
             above,
             segment: bytes,
@@ -202,6 +217,9 @@ impl ParkingLot {
         let parked = self.entries.remove(job.index)?;
         self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
         self.by_flow.remove(&parked.key);
+        if let Some(claims) = &self.claims {
+            claims.release(parked.hash);
+        }
         if parked.is_relayed() {
             // The store must not be asked: it would use the request up, and the client's direct copy must still be
             // accepted.

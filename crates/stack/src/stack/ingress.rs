@@ -1,6 +1,7 @@
 //! How a received packet is handled.
 
 use crate::addresses::is_mapped;
+use crate::env::Env;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
@@ -76,9 +77,14 @@ impl Stack {
             None if self.flows.env.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                if !self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) {
+                let opens = is_first_syn(&segment);
+                let Env { shard, journal, .. } = &mut self.flows.env;
+                if !shard.pass_on_to_holder(&key, hash, opens, packet, now, journal) {
                     self.handle_new(&key, hash, &segment, now);
                     self.flows.env.shard.send_round(packet, now, &mut self.flows.env.journal);
+                    if unlikely(self.flows.env.shard.is_back()) && self.server.waiting_syn(&key).is_none() {
+                        self.flows.table.end_round(hash, &key);
+                    }
                 }
             }
             None => {}
@@ -160,7 +166,9 @@ impl Stack {
             return self.flows.env.journal.drop_packet(Drop::BadIcmp);
         };
         let Some(index) = self.flows.table.find(&key) else {
-            if self.flows.env.shard.pass_on(&key, packet, &mut self.flows.env.journal) {
+            let hash = self.flows.table.hasher.hash(&key);
+            let Env { shard, journal, .. } = &mut self.flows.env;
+            if shard.pass_on_to_holder(&key, hash, false, packet, now, journal) {
                 return;
             }
             return self.flows.env.journal.drop_packet(Drop::BadIcmp);

@@ -154,6 +154,7 @@ impl Stack {
             slot = again;
         }
         let hash = slot.hash;
+        let mut remembered = false;
         if unlikely(slot.pair.is_some()) {
             self.flows.carried_ended(index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
@@ -166,6 +167,7 @@ impl Stack {
         }
         if slot.conn.state() == StateName::TimeWait {
             self.flows.env.journal.counters.time_waits += 1;
+            remembered = true;
             let record = slot.conn.time_wait();
             let before = self.flows.table.time_wait.len();
             if unlikely(self.flows.table.time_wait.insert(
@@ -183,8 +185,12 @@ impl Stack {
             && slot.conn.state() == StateName::Closed
         {
             self.flows.env.journal.counters.last_acks_held += 1;
+            remembered = true;
             let record = slot.conn.time_wait();
             self.flows.table.held.insert(hash, record, now, self.flows.env.tcp.time_wait_lasts());
+        }
+        if !remembered {
+            self.flows.table.release(hash);
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually
         // wants a later one.

@@ -122,10 +122,13 @@ impl Stack {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         let mut random = Random::new(&config.secret);
-        let hashes = random.next_u64();
-        let [ports, numbers, cookies] = [(); 3].map(|()| random.secret());
+        let mut hashes = random.next_u64();
+        let [ports, numbers, mut cookies] = [(); 3].map(|()| random.secret());
+        if let Some(owners) = &config.owners {
+            (hashes, cookies) = owners.secrets();
+        }
         Self {
-            server: Server::new(&config.limits, cookies),
+            server: Server::new(&config.limits, cookies, config.claims()),
             client: Client::new(&config, ports),
             flows: Flows::new(config, hashes, numbers, random, now),
             fragments: Fragments::default(),

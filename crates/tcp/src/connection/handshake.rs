@@ -128,8 +128,7 @@ impl Connection {
     /// the SYN was released before, or the preamble has another length.
     pub fn release_syn(&mut self, preamble: &[u8], first_timeout: Option<Duration>) -> bool {
         let State::SynSent(syn) = &mut self.state else { return false };
-        let held = syn.elsewhere && !syn.pending && syn.first_sent == Instant::FAR_FUTURE;
-        if !held || syn.preamble.len() != preamble.len() {
+        if !syn.is_held() || syn.preamble.len() != preamble.len() {
             return false;
         }
         syn.preamble.copy_from_slice(preamble);
@@ -152,7 +151,29 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::User);
         self.ready |= Readiness::HELD;
+        self.forget_followers();
         true
+    }
+
+    /// What followed a SYN that also travels by another way went to another peer than the one that will answer. It counts as
+    /// lost, and is sent again with the answer.
+    pub fn forget_followers(&mut self) {
+        let State::SynSent(syn) = &mut self.state else { return };
+        if syn.elsewhere && self.snd.nxt.gt(self.snd.iss + 1 + syn.carried) {
+            syn.follow = 0;
+        }
+    }
+
+    /// The SYN of a connection that another way delivered has come from its peer, too, as `segment`. If the two have one number
+    /// and one length, up to `bytes` of segments that directly follow are taken from now on, as with [`ChildPlan::follow`].
+    pub fn take_followers(&mut self, segment: &Segment<'_>, bytes: u32) {
+        let end = segment.seq + 1 + segment.payload.len() as u32;
+        if let State::SynRcvd(syn) = &mut self.state
+            && syn.early
+            && (segment.seq, end) == (self.rcv.irs, self.rcv.nxt)
+        {
+            syn.follow = Some(end + bytes);
+        }
     }
 
     /// Makes a new connection a listener's child for `syn`. With `plan.early` the SYN's data is readable at
@@ -348,6 +369,7 @@ impl Connection {
         let only = syn.retransmits == 0 || (hedged && syn.timeouts == 0 && early);
         let timed = only && !syn.elsewhere && syn.first_sent != Instant::FAR_FUTURE;
         let (retransmits, first_sent) = (syn.retransmits, syn.first_sent);
+        let (elsewhere, follow) = (syn.elsewhere, syn.follow);
         let repeated = retransmits - u8::from(hedged);
         let whole = resolution == Resolution::Accepted && segment.ack.ge(self.snd.iss + 1 + syn.carried);
         // One lost SYN with a first flight says more about the path's middleboxes than about congestion. A SYN
@@ -380,8 +402,9 @@ impl Connection {
             self.stamp_acknowledged(now);
         }
         let followed = whole && self.snd.outstanding();
-        if followed && repeated > 0 {
-            // These segments left with the first SYN, a timeout ago. Their loss counts together with the SYN's.
+        if followed && (repeated > 0 || (elsewhere && follow == 0)) {
+            // These segments left with the first SYN, a timeout ago, or with one that a peer refused. Their loss counts
+            // together with the SYN's.
             self.snd.flight.mark(|_| Some(true));
         } else if !followed {
             //= rfc7413 4.2.2-f

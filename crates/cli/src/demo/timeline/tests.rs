@@ -4,10 +4,10 @@ use super::label::{Part, label};
 use super::picture::{Arrow, arrows};
 use super::record::{Hop, Log, Place};
 use firstflight::link::VirtualTime;
+use firstflight::{Time, block_on_virtual};
 use firstflight_wire::SeqNum;
 use firstflight_wire::ip::{self, Ecn, Protocol};
 use firstflight_wire::tcp::{Flags, Header};
-use firstflight::{Time, block_on_virtual};
 use std::time::Duration;
 
 const RTT: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use super::remembered::Remembered;
 use super::{Engine, Trial};
 use crate::attempts::FailedAttempt;
-use crate::carriage::{DnsPath, Exchange, HeldBack, Proof, Report, Server};
+use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Server};
 use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
@@ -54,7 +54,7 @@ pub struct InsideLookups {
     resolver: SocketAddr,
     questions: Questions,
     reached: Reached,
-    parity: bool,
+    form: Form,
     /// Taken when the engine starts.
     messages: Mutex<Option<Channel>>,
 }
@@ -122,13 +122,22 @@ impl InsideLookups {
     }
 
     fn by(resolver: SocketAddr, questions: Questions, reached: Reached) -> Self {
-        Self { resolver, questions, reached, parity: false, messages: Mutex::default() }
+        Self { resolver, questions, reached, form: Form::default(), messages: Mutex::default() }
     }
 
     /// Whether one more name is asked for each request, so that any one of them may be lost.
     #[must_use]
     pub const fn parity(mut self, parity: bool) -> Self {
-        self.parity = parity;
+        self.form.parity = parity;
+        self
+    }
+
+    /// Whether the first line of a safe request of HTTP/1 travels so if the whole request does not fit: as
+    /// [`FirstFlight::beginning`](crate::FirstFlight::beginning), for requests that libraries write. Servers that do nothing
+    /// before they have the whole request, which is most, answer no sooner.
+    #[must_use]
+    pub const fn first_lines(mut self, first_lines: bool) -> Self {
+        self.form.first_lines = first_lines;
         self
     }
 
@@ -153,7 +162,7 @@ impl InsideLookups {
             Questions::Program(exchange, _) => Some(exchange.clone()),
         };
         let (endpoint, known) = (endpoint.clone(), self.reached.known());
-        let path = DnsPath::new(endpoint, self.resolver, exchange, network, known, manners, self.parity);
+        let path = DnsPath::new(endpoint, self.resolver, exchange, network, known, manners, self.form);
         remembered.recall_losses(&path);
         let remembered = Arc::new(remembered);
         let own = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take();

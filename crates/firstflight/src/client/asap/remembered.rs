@@ -142,7 +142,8 @@ mod tests {
         let link = firstflight_link::UdpLink::client(&[]).unwrap();
         let endpoint = crate::Endpoint::over_udp(crate::config(Vec::new()).unwrap(), link);
         let at = "127.0.0.1:53".parse().unwrap();
-        let path = DnsPath::new(endpoint, at, None, home, None, Manners::new(), false);
+        let path =
+            DnsPath::new(endpoint, at, None, home, None, Manners::new(), crate::carriage::Form::default());
         let remembered = Remembered::open(None, home, &kernel);
         path.recall_lost(&of, 3);
         kernel.move_to(cafe);

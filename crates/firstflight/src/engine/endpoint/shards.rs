@@ -9,7 +9,7 @@ use crate::store::SharedStore;
 use crate::time::Time;
 use crate::workers::Workers;
 use firstflight_link::Link;
-use firstflight_stack::{Config, ShardConfig};
+use firstflight_stack::{Config, FlowOwners, ShardConfig};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io;
@@ -110,8 +110,8 @@ impl Endpoint {
     /// [`Endpoint::connect`] uses the shard on whose thread it is called, else one after another.
     ///
     /// The links must lead to the same network: queues of a device, or sockets at one address. A connection belongs to
-    /// the shard that a hash of its TCP ports chooses, and a packet that arrives at another one is passed to it. All shards
-    /// know what one learnt of a server. The limits of `config` hold for all together: each shard has its part
+    /// the shard that a hash of its TCP ports chooses, or, on links that do not [learn](Link::learns_flows) the queue of a flow, to the
+    /// shard that got its SYN. A packet that arrives at another one is passed to it. All shards know what one learnt of a server. The limits of `config` hold for all together: each shard has its part
     /// ([`Limits::share`](firstflight_stack::Limits::share)).
     ///
     /// A link is made by a call within its runtime. If it fails later, it is made again, and the connections of its
@@ -140,10 +140,13 @@ impl Endpoint {
             ready.push((runtime, Renewed::new(make, time)?));
         }
         let mtu = ready.iter().map(|(_, link)| link.mtu()).min().unwrap_or(config.mtu);
+        let learn = ready.iter().all(|(_, link)| link.learns_flows());
+        let owners = (count > 1 && !learn).then(|| owners(config));
         let (mail, mut shards) = (Arc::new(Mail::new(count)), Vec::with_capacity(count));
         for (index, (runtime, link)) in ready.into_iter().enumerate() {
             let mut own = part(config, index, count);
             own.mtu = own.mtu.min(mtu);
+            own.owners.clone_from(&owners);
             let post = (count > 1).then(|| Post::new(index, &mail, workers));
             let _inside = runtime.enter();
             shards.push(Self::launch(own, link, store.clone(), time.clone(), post));
@@ -188,6 +191,14 @@ impl Endpoint {
         let owner = group.and_then(|group| group.shards.get(group.place?.owner(a, b)));
         owner.unwrap_or(&self.shared)
     }
+}
+
+/// Where the shards note their flows.
+fn owners(config: &Config) -> Arc<FlowOwners> {
+    let secret = Sha256::new_with_prefix(b"noted flows").chain_update(config.secret).finalize();
+    let limits = &config.limits;
+    let flows = limits.connections.saturating_add(limits.time_wait).saturating_add(limits.held_last_acks);
+    Arc::new(FlowOwners::new(secret.into(), flows))
 }
 
 /// The settings of one shard. Its secrets are its own, and only the owners of flows are computed alike.

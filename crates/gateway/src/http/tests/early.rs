@@ -29,6 +29,54 @@ async fn an_early_get_goes_on_at_once_and_says_so() {
     assert_eq!((&line["early"], &line["early_bytes"]), (&"forwarded".into(), &28.into()));
 }
 
+/// As when the rest did not fit into a lookup.
+#[tokio::test]
+async fn the_first_line_alone_makes_a_connection_ready_and_runs_nothing() {
+    let path = Path::new().await;
+    let (place, backend) = place("").await;
+    let (connecting, stream) = path.connect(b"GET /a HTTP/1.1\r\n").await;
+    place.serve(stream);
+    let mut far = backend.accept().await;
+    assert!(!connecting.is_finished(), "it waited for the rest");
+    let mut near = connecting.await.unwrap();
+    let early = tokio::time::timeout(std::time::Duration::from_millis(50), far.read_u8()).await;
+    assert!(early.is_err(), "something ran before the head was there");
+    send(&mut near, "Host: a\r\n\r\n").await;
+    let asked = head(&mut far).await;
+    assert!(asked.starts_with("get /a http/1.1\r\n"), "{asked}");
+    send(&mut far, OK).await;
+    assert!(head(&mut near).await.contains("200 ok"));
+}
+
+#[tokio::test]
+async fn a_short_label_is_the_request_for_its_url() {
+    use firstflight_http::label::short_path;
+    let path = Path::new().await;
+    let url = "http://a/reports/overview?format=short";
+    let (place, backend) = place(&format!("short = [{url:?}]")).await;
+    let short = short_path(&hyper::Method::GET, &url.parse().unwrap());
+    let request = format!("GET {short} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (connecting, stream) = path.connect(request.leak().as_bytes()).await;
+    place.serve(stream);
+    let mut far = backend.accept().await;
+    let asked = head(&mut far).await;
+    assert!(asked.starts_with("get /reports/overview?format=short http/1.1\r\n"), "{asked}");
+    // What may be early is decided by the URL: this one has a query.
+    assert!(connecting.is_finished() && !asked.contains("early-data"), "{asked}");
+    send(&mut far, OK).await;
+    let mut near = connecting.await.unwrap();
+    let answer = head(&mut near).await;
+    assert!(answer.contains("content-location: /reports/overview?format=short\r\n"), "{answer}");
+    assert_eq!(exactly(&mut near, 2).await, b"ok");
+    // Of another host it is none.
+    send(&mut near, &format!("GET {short} HTTP/1.1\r\nHost: b\r\n\r\n")).await;
+    let answer = head(&mut near).await;
+    assert!(answer.contains(" 404 ") && !answer.contains("content-location"), "{answer}");
+    let lines = place.lines(2).await;
+    assert_eq!(lines[0]["path"], "/reports/overview?format=short");
+    assert_eq!((&lines[0]["early"], &lines[1]["status"]), (&"waited".into(), &404.into()));
+}
+
 #[tokio::test]
 async fn an_early_post_waits_for_the_clients_ack() {
     let path = Path::new().await;

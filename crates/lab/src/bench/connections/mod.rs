@@ -13,7 +13,7 @@ mod way;
 
 use super::{BenchError, IN_FLIGHT, Rounds, progress};
 use clap::Args;
-use process::{Pair, Place, Programs, Task, Visits};
+use process::{Cable, Pair, Place, Programs, Task, Visits};
 use serde_json::json;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -109,15 +109,20 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
         skipped = ways.iter().copied().filter(|way| *way == Way::TcpFastOpen).collect();
         ways.retain(|way| *way != Way::TcpFastOpen);
     }
+    if ways.contains(&Way::UdpCard) && !place.is_room() {
+        skipped.push(Way::UdpCard);
+        ways.retain(|way| *way != Way::UdpCard);
+    }
     if options.busy_poll.is_some() && !ways.iter().any(|way| way.is_ours()) {
         return Err(BenchError::Needs(
-            "one of the ways udp-handshake, fast-open and asap: --busy-poll is for them",
+            "one of the ways udp-handshake, udp-card, fast-open and asap: --busy-poll is for them",
         ));
     }
     let rows = measure(options, &place, &programs, &ways, time)?;
     let wanted = options.idle.unwrap_or(if options.rounds.quick { 300 } else { 100_000 });
     let mut idle = Vec::new();
-    for way in ways.iter().filter(|_| wanted > 0) {
+    // On a card a connection takes the same memory.
+    for way in ways.iter().filter(|way| wanted > 0 && **way != Way::UdpCard) {
         idle.push(idle::measure(&place, &programs, *way, (wanted, options.rounds.rounds, time))?);
     }
     progress("");
@@ -142,7 +147,8 @@ fn measure(
             clients.iter().flat_map(|clients| windows.iter().map(move |w| (clients, w)))
         {
             progress(&format!("{}: start", way.name()));
-            let task = Task { clients: *clients, busy_poll: *busy_poll, ..Task::new(*way) };
+            let cable = Cable(u8::try_from(pairs.len()).unwrap_or(u8::MAX));
+            let task = Task { clients: *clients, busy_poll: *busy_poll, cable, ..Task::new(*way) };
             let mut pair = Pair::start(place, programs, task)?;
             pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP)?;
             let rows = BOTH.map(|in_flight| Row { task, in_flight, visits: Vec::new() });

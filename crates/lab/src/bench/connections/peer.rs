@@ -2,6 +2,7 @@
 //! with one on stdout. It ends with its input.
 
 use super::ends::{self, Client};
+use super::process::Cable;
 use super::usage::Usage;
 use super::way::Way;
 use super::{offer, visits};
@@ -40,24 +41,27 @@ pub struct Peer {
     /// How long our engine's thread stays awake after each packet, µs
     #[arg(long, default_value_t = 0)]
     busy_poll: u64,
+    /// The cable, for network cards
+    #[arg(long, default_value_t = 0)]
+    cable: u8,
 }
 
 /// Runs until the input ends.
 pub fn run(options: &Peer) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let busy_poll = Duration::from_micros(options.busy_poll);
+    let (busy_poll, cable) = (Duration::from_micros(options.busy_poll), Cable(options.cable));
     runtime.block_on(async {
         let client = match options.end {
             End::Server => {
                 let work = Duration::from_micros(options.work);
-                let mut ready = ends::serve(options.way, work, busy_poll)?;
+                let mut ready = ends::serve(options.way, work, busy_poll, cable)?;
                 ready["protocol"] = json!(PROTOCOL);
                 say(&ready)?;
                 None
             }
             End::Client => {
                 let server = serde_json::from_str(&options.server)?;
-                let client = ends::client(options.way, &server, options.clients, busy_poll)?;
+                let client = ends::client(options.way, &server, options.clients, busy_poll, cable)?;
                 let client: Arc<dyn Client> = Arc::from(client);
                 say(&json!({ "protocol": PROTOCOL }))?;
                 Some(client)

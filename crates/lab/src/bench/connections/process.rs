@@ -8,15 +8,37 @@ use crate::room::{Room, ip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+/// A cable whose ends are network cards, by its number.
+#[derive(Debug, Clone, Copy)]
+pub struct Cable(pub u8);
+
+impl Cable {
+    /// The name of both cards.
+    pub fn device(self) -> String {
+        format!("card{}", self.0)
+    }
+
+    pub const fn server(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 100_u8.saturating_add(self.0), 255, 1)
+    }
+
+    /// The client's address with a number from 1 on.
+    pub const fn client(self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 100_u8.saturating_add(self.0), 0, number)
+    }
+}
+
 /// Where the processes run.
 #[derive(Debug)]
 pub enum Place {
-    /// A network namespace of their own, with Fast Open for servers.
-    Room(Room),
+    /// A network namespace of their own, with Fast Open for servers, and another one for a server behind a cable.
+    Room(Room, Room),
     /// This namespace: making another one needs root.
     Here,
 }
@@ -24,26 +46,50 @@ pub enum Place {
 impl Place {
     /// A namespace, if this process may make one.
     pub fn new() -> Result<Self, BenchError> {
-        let Ok(room) = Room::new() else { return Ok(Self::Here) };
+        let (Ok(room), Ok(far)) = (Room::new(), Room::new()) else { return Ok(Self::Here) };
         let prepared = room.within(|| {
             ip(&["link", "set", "lo", "up"])?;
             fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")
         });
         prepared.map_err(|error| BenchError::refused("a network namespace", error))?;
-        Ok(Self::Room(room))
+        Ok(Self::Room(room, far))
+    }
+
+    /// Joins both namespaces by a veth pair, whose ends are network cards. The client's has as many addresses.
+    fn join(&self, cable: Cable, clients: u8) -> Result<(), BenchError> {
+        let Self::Room(room, far) = self else { return Err(BenchError::Needs("root, for network cards")) };
+        let other = format!("/proc/{}/fd/{}", std::process::id(), far.0.as_raw_fd());
+        let end = |addresses: Vec<Ipv4Addr>, device: &str| {
+            for address in addresses {
+                ip(&["addr", "add", &format!("{address}/16"), "dev", device])?;
+            }
+            ip(&["link", "set", device, "up"])
+        };
+        let near = room.within(move || {
+            let name = cable.device();
+            ip(&["link", "add", &name, "type", "veth", "peer", "name", &name, "netns", &other])?;
+            end((1..=clients).map(|number| cable.client(number)).collect(), &name)
+        });
+        let joined = near.and_then(|()| far.within(move || end(vec![cable.server()], &cable.device())));
+        joined.map_err(|error| BenchError::refused("a veth pair", error))
+    }
+
+    /// Whether it is a namespace of its own.
+    pub const fn is_room(&self) -> bool {
+        matches!(self, Self::Room(..))
     }
 
     /// Whether the kernel lets servers use Fast Open.
     pub fn has_fast_open(&self) -> bool {
         match self {
-            Self::Room(_) => true,
+            Self::Room(..) => true,
             Self::Here => firstflight_kernel::Setting::read().is_ok_and(|set| set.client && set.server),
         }
     }
 
-    fn spawn(&self, mut command: Command) -> io::Result<Child> {
+    fn spawn(&self, mut command: Command, is_far: bool) -> io::Result<Child> {
         match self {
-            Self::Room(room) => room.within(move || command.spawn()),
+            Self::Room(room, far) => if is_far { far } else { room }.within(move || command.spawn()),
             Self::Here => command.spawn(),
         }
     }
@@ -59,12 +105,14 @@ pub struct Task {
     pub work: Duration,
     /// How long our engine's thread stays awake after each packet.
     pub busy_poll: Duration,
+    /// The cable of [`Way::UdpCard`].
+    pub cable: Cable,
 }
 
 impl Task {
     /// One client by `way`. The server does nothing but TCP's work.
     pub const fn new(way: Way) -> Self {
-        Self { way, clients: 1, work: Duration::ZERO, busy_poll: Duration::ZERO }
+        Self { way, clients: 1, work: Duration::ZERO, busy_poll: Duration::ZERO, cable: Cable(0) }
     }
 }
 
@@ -87,7 +135,7 @@ impl Process {
     fn start(
         place: &Place,
         path: &Path,
-        end: End,
+        (end, way): (End, Way),
         arguments: &[String],
     ) -> Result<(Self, Value), BenchError> {
         let refused = |why: &dyn std::fmt::Display| {
@@ -97,7 +145,9 @@ impl Process {
         let name = if end == End::Server { "server" } else { "client" };
         command.args(["bench", "connections-peer", name]).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = place.spawn(command).map_err(|error| refused(&error))?;
+        let mut child = place
+            .spawn(command, end == End::Server && way == Way::UdpCard)
+            .map_err(|error| refused(&error))?;
         let (commands, Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(refused(&"it has no output"));
         };
@@ -186,13 +236,17 @@ impl Pair {
         if !task.busy_poll.is_zero() {
             both.extend(["--busy-poll".to_owned(), task.busy_poll.as_micros().to_string()]);
         }
+        if task.way == Way::UdpCard {
+            place.join(task.cable, task.clients)?;
+            both.extend(["--cable".to_owned(), task.cable.0.to_string()]);
+        }
         let work = ["--work".to_owned(), task.work.as_micros().to_string()];
         let (server, ready) =
-            Process::start(place, &programs.server, End::Server, &[&both[..], &work].concat())?;
+            Process::start(place, &programs.server, (End::Server, task.way), &[&both[..], &work].concat())?;
         let server_said = ["--server".to_owned(), ready.to_string()];
         let clients = ["--clients".to_owned(), task.clients.to_string()];
         let arguments = [&both[..], &server_said, &clients].concat();
-        let (client, _) = Process::start(place, &programs.client, End::Client, &arguments)?;
+        let (client, _) = Process::start(place, &programs.client, (End::Client, task.way), &arguments)?;
         Ok(Self { client, server })
     }
 

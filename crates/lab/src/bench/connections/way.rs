@@ -5,6 +5,8 @@
 pub enum Way {
     /// Our engine in UDP, an ordinary handshake.
     UdpHandshake,
+    /// The same on network cards at both ends.
+    UdpCard,
     /// Our engine in UDP, with a cookie.
     FastOpen,
     /// Our engine in UDP, with a certificate.
@@ -22,8 +24,9 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::UdpHandshake,
+        Self::UdpCard,
         Self::FastOpen,
         Self::Asap,
         Self::Tcp,
@@ -37,6 +40,7 @@ impl Way {
     pub const fn name(self) -> &'static str {
         match self {
             Self::UdpHandshake => "ours in UDP, handshake",
+            Self::UdpCard => "ours in UDP on cards, handshake",
             Self::FastOpen => "ours in UDP, Fast Open",
             Self::Asap => "ours in UDP, ASAP",
             Self::Tcp => "kernel TCP",
@@ -51,6 +55,7 @@ impl Way {
     pub const fn label(self) -> &'static str {
         match self {
             Self::UdpHandshake => "udp-handshake",
+            Self::UdpCard => "udp-card",
             Self::FastOpen => "fast-open",
             Self::Asap => "asap",
             Self::Tcp => "tcp",
@@ -73,7 +78,7 @@ impl Way {
 
     /// Whether it is our engine in UDP.
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::UdpHandshake | Self::FastOpen | Self::Asap)
+        matches!(self, Self::UdpHandshake | Self::UdpCard | Self::FastOpen | Self::Asap)
     }
 
     /// Whether each connection takes a file descriptor at either end.

@@ -1,20 +1,22 @@
 //! Our engine in UDP.
 
 use super::{Client, Fate, Visit, Visiting, answer, ask, invalid, report, request, said};
+use crate::bench::connections::process::Cable;
 use crate::bench::connections::way::Way;
 use crate::certified;
 use firstflight::credential::asap::{BudgetConfig, ClientCertificate};
 use firstflight::credential::{
     CookieKey, FastOpenPolicy, KeyRing, Outcome, PendingLimit, Reason, ReplayTable, Scheme, Window,
 };
+use firstflight::link::xdp::{Allow, Joined, XdpConfig};
 use firstflight::link::{BusyPoll, UdpLink};
-use firstflight::{Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
+use firstflight::{Card, Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
 use firstflight_credential::GuardKey;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +31,9 @@ const EACH: usize = 16_000;
 /// Requests with certificates that the guard has room for, a second.
 const RATE: u64 = 100_000;
 
+/// The UDP port on cards.
+const CARD_PORT: u16 = 4433;
+
 /// Starts the server.
 pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value> {
     let link = UdpLink::bind((SERVER, 0).into())?;
@@ -36,7 +41,18 @@ pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value>
     let mut config = firstflight::config(Vec::new())?;
     // The subject is what a request costs, not the limit of signatures.
     config.limits.asap = BudgetConfig::default().per_second(1_000_000_000);
-    let endpoint = start(config, link, busy_poll);
+    listen(&start(config, link, busy_poll), way, SERVER, work)?;
+    Ok(json!({ "port": port }))
+}
+
+/// Starts the server on a network card.
+pub fn serve_on_card(cable: Cable, work: Duration, busy_poll: Duration) -> io::Result<Value> {
+    let endpoint = start_on_card(cable, &[cable.server().into()], busy_poll)?;
+    listen(&endpoint, Way::UdpCard, cable.server(), work)?;
+    Ok(json!({ "port": CARD_PORT }))
+}
+
+fn listen(endpoint: &Endpoint, way: Way, ip: Ipv4Addr, work: Duration) -> io::Result<()> {
     let pending = Arc::new(PendingLimit::with_clients(1 << 16, u32::MAX));
     let keys = Arc::new(KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16])));
     let guard = {
@@ -47,7 +63,7 @@ pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value>
         Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), window, bytes, since))
     };
     for port in PORT..=PORT + STAY_PORTS {
-        let mut config = ListenConfig::new((SERVER, port).into());
+        let mut config = ListenConfig::new((ip, port).into());
         match way {
             Way::FastOpen => {
                 config.fast_open = Some(FastOpenPolicy::new(Arc::clone(&keys), Arc::clone(&pending)));
@@ -62,7 +78,7 @@ pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value>
         let listener = endpoint.listen(config).map_err(io::Error::other)?;
         tokio::spawn(accept(listener, work));
     }
-    Ok(json!({ "port": port }))
+    Ok(())
 }
 
 /// Starts an engine.
@@ -74,6 +90,17 @@ fn start(mut config: Config, link: UdpLink, busy_poll: Duration) -> Endpoint {
     Endpoint::new(config, BusyPoll::new(link, busy_poll))
 }
 
+/// Starts an engine in UDP on the card of this namespace.
+fn start_on_card(cable: Cable, addresses: &[IpAddr], busy_poll: Duration) -> io::Result<Endpoint> {
+    let card = Card::in_udp(XdpConfig::new(&cable.device(), Allow::Any), addresses, CARD_PORT);
+    let card = card.map_err(io::Error::other)?;
+    let mut config = firstflight::config(addresses.to_vec())?;
+    card.prepare(&mut config);
+    let queues = card.attach().map_err(io::Error::other)?;
+    let link = Joined::open(queues).map_err(io::Error::other)?;
+    Ok(Endpoint::new(config, BusyPoll::new(link, busy_poll)))
+}
+
 async fn accept(listener: Listener, work: Duration) {
     while let Ok(stream) = listener.accept().await {
         tokio::spawn(async move { report(answer::<Stream>(stream, work).await) });
@@ -83,6 +110,7 @@ async fn accept(listener: Listener, work: Duration) {
 /// The client: an engine for each address.
 pub struct Engines {
     way: Way,
+    server: Ipv4Addr,
     carrier: u16,
     engines: Vec<One>,
     visits: AtomicUsize,
@@ -91,6 +119,8 @@ pub struct Engines {
 struct One {
     ip: IpAddr,
     endpoint: Endpoint,
+    /// One endpoint has several addresses.
+    local: Option<SocketAddr>,
     config: Mutex<Arc<ConnectConfig>>,
 }
 
@@ -101,9 +131,27 @@ impl Engines {
             let ip = Ipv4Addr::new(127, 0, 3, n);
             let link = UdpLink::bind((ip, 0).into())?;
             let endpoint = start(firstflight::config(Vec::new())?, link, busy_poll);
-            engines.push(One { ip: ip.into(), endpoint, config: Mutex::default() });
+            engines.push(One { ip: ip.into(), endpoint, local: None, config: Mutex::default() });
         }
-        let all = Self { way, carrier: said(server, "port")?, engines, visits: AtomicUsize::new(0) };
+        Self::of(way, SERVER, server, engines)
+    }
+
+    /// One engine on a card with all the addresses.
+    pub fn on_card(cable: Cable, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Self> {
+        let ips: Vec<IpAddr> = (1..=addresses).map(|n| cable.client(n).into()).collect();
+        let endpoint = start_on_card(cable, &ips, busy_poll)?;
+        let one = |ip| One {
+            ip,
+            endpoint: endpoint.clone(),
+            local: Some(SocketAddr::new(ip, 0)),
+            config: Mutex::default(),
+        };
+        Self::of(Way::UdpCard, cable.server(), server, ips.into_iter().map(one).collect())
+    }
+
+    fn of(way: Way, ip: Ipv4Addr, server: &Value, engines: Vec<One>) -> io::Result<Self> {
+        let carrier = said(server, "port")?;
+        let all = Self { way, server: ip, carrier, engines, visits: AtomicUsize::new(0) };
         all.refresh()?;
         Ok(all)
     }
@@ -122,11 +170,11 @@ impl Client for Engines {
             };
             let request = request(stays.is_some());
             let first = match self.way {
-                Way::UdpHandshake => FirstFlight::at_most_once(&request),
+                Way::UdpHandshake | Way::UdpCard => FirstFlight::at_most_once(&request),
                 _ => FirstFlight::safely_replayable(&request),
             };
             let since = Instant::now();
-            let mut stream = one.endpoint.connect((SERVER, port).into(), first, &config).await?;
+            let mut stream = one.endpoint.connect((self.server, port).into(), first, &config).await?;
             let fate = fate(&stream);
             let took = ask(&mut stream, stays.is_some(), since).await?;
             Ok(Visit { took, fate, held: stays.map(|_| Box::new(stream) as _) })
@@ -142,7 +190,7 @@ impl Client for Engines {
                 }
                 way => ConnectConfig::default().fast_open(way == Way::FastOpen),
             };
-            let config = Arc::new(config.carrier(Some(self.carrier)));
+            let config = Arc::new(config.carrier(Some(self.carrier)).local(one.local));
             *one.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
         }
         Ok(())

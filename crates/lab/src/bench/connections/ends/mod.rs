@@ -7,6 +7,7 @@ pub mod quic;
 pub mod secure;
 pub mod tls;
 
+use super::process::Cable;
 use super::way::Way;
 use crate::bench::{REQUEST, RESPONSE};
 use serde_json::Value;
@@ -60,8 +61,9 @@ pub trait Client: Send + Sync {
 }
 
 /// Starts the server as tasks of this runtime. Returns what the client needs to know. `busy_poll` is for our engine.
-pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value> {
+pub fn serve(way: Way, work: Duration, busy_poll: Duration, cable: Cable) -> io::Result<Value> {
     match way {
+        Way::UdpCard => engine::serve_on_card(cable, work, busy_poll),
         Way::UdpHandshake | Way::FastOpen | Way::Asap => engine::serve(way, work, busy_poll),
         Way::Tcp => kernel::serve(work),
         Way::TcpFastOpen => kernel::serve_fast_open(work),
@@ -71,8 +73,15 @@ pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value>
 }
 
 /// A client of the server that said `server`, with this many addresses. `busy_poll` is for our engine.
-pub fn client(way: Way, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Box<dyn Client>> {
+pub fn client(
+    way: Way,
+    server: &Value,
+    addresses: u8,
+    busy_poll: Duration,
+    cable: Cable,
+) -> io::Result<Box<dyn Client>> {
     Ok(match way {
+        Way::UdpCard => Box::new(engine::Engines::on_card(cable, server, addresses, busy_poll)?),
         Way::UdpHandshake | Way::FastOpen | Way::Asap => {
             Box::new(engine::Engines::new(way, server, addresses, busy_poll)?)
         }
