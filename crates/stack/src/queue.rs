@@ -21,18 +21,18 @@ impl<T> Default for Queue<T> {
 
 impl<T: Copy + Default> Queue<T> {
     /// Number of values.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.tail.wrapping_sub(self.head)
     }
 
     /// Whether the queue is empty.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
-    #[inline(always)]
+    #[inline]
     fn place(&mut self, at: usize) -> Option<&mut T> {
         let mask = self.ring.len().wrapping_sub(1);
         self.ring.get_mut(at & mask)
@@ -51,7 +51,7 @@ impl<T: Copy + Default> Queue<T> {
     }
 
     /// Puts `value` in front of all others.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn push_front(&mut self, value: T) {
         if self.len() == self.ring.len() {
             self.grow();
@@ -64,7 +64,7 @@ impl<T: Copy + Default> Queue<T> {
     }
 
     /// Takes the first value out.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         if self.is_empty() {
             cold_path();

@@ -175,7 +175,7 @@ impl Ring {
         pool.take(needed).is_some_and(|block| self.begin(block))
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin(&mut self, block: Box<[u8]>) -> bool {
         (self.hint, self.head) = (block.len() as u32, 0);
         self.data = block;
@@ -247,7 +247,7 @@ impl Ring {
     }
 
     /// Copies `out.len()` bytes from `offset` on; the caller has checked that they are there.
-    #[inline(always)]
+    #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
         if out.is_empty() {
             return;
@@ -277,7 +277,7 @@ impl Ring {
     }
 
     /// Removes everything and gives the memory back.
-    #[inline(always)]
+    #[inline]
     pub fn clear(&mut self, pool: &mut Pool) {
         if !self.data.is_empty() {
             pool.give(mem::take(&mut self.data));

@@ -440,7 +440,7 @@ impl Send {
     }
 
     /// Gives all memory back; waiting data is lost.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.buf.clear(pool);
         self.flight.clear();

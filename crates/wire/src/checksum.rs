@@ -89,7 +89,7 @@ pub fn sum_by_words(data: &[u8]) -> Sum {
 }
 
 /// The sum of five native-endian words, for headers, without loops, vectors or carries.
-#[inline(always)]
+#[inline]
 pub(crate) fn sum_of(words: [u32; 5]) -> Sum {
     Sum { sum: words.iter().map(|word| u64::from(*word)).sum(), odd: false }
 }
@@ -122,7 +122,7 @@ const fn fold64(word: u64) -> u64 {
 }
 
 /// The sum modulo 2⁶⁴ − 1: the carry is added again.
-#[inline(always)]
+#[inline]
 const fn plus(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
     // With a carry the sum is at most 2⁶⁴ − 2.
@@ -131,7 +131,7 @@ const fn plus(a: u64, b: u64) -> u64 {
 
 /// `sum` modulo 2¹⁶ − 1. Adding a number to itself with its halves exchanged puts the sum of the halves,
 /// including the carry, into the upper half.
-#[inline(always)]
+#[inline]
 pub(crate) const fn fold16(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
@@ -174,7 +174,7 @@ fn sum_words<const LEN: usize>(mut sum: u64, blocks: &[[u8; LEN]]) -> u64 {
 }
 
 /// Adds `rest`, the last bytes of `data`, which are fewer than a block, to `sum`.
-#[inline(always)]
+#[inline]
 fn sum_rest(mut sum: u64, data: &[u8], mut rest: &[u8]) -> u64 {
     if let Some((words, after)) = rest.split_first_chunk::<32>() {
         (sum, rest) = (sum_words(sum, &[*words]), after);
@@ -213,7 +213,7 @@ fn sum_long(sum: u64, data: &[u8]) -> u64 {
 }
 
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-#[inline(always)]
+#[inline]
 fn sum_blocks(sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
     match Level::new().as_avx2() {
         Some(avx2) => plus(
@@ -228,13 +228,13 @@ fn sum_blocks(sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
 }
 
 #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
-#[inline(always)]
+#[inline]
 fn sum_blocks(sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
     sum_pairs(sum, blocks)
 }
 
 /// Adds words of 64 bits. Two blocks at a time have a chain of carries each, and the processor follows both at once.
-#[inline(always)]
+#[inline]
 fn sum_pairs(mut sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
     let (pairs, rest) = blocks.as_chunks::<2>();
     for [one, other] in pairs {
@@ -249,7 +249,7 @@ fn sum_pairs(mut sum: u64, blocks: &[[u8; BLOCK]]) -> u64 {
 /// part of the first sum came from the lower halves. No carry is needed, so the compiler may use vectors, and a
 /// word costs two additions and a shift.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-#[inline(always)]
+#[inline]
 fn sum_halves(blocks: &[[u8; BLOCK]]) -> u64 {
     let (words, _) = blocks.as_flattened().as_chunks::<8>();
     let (mut wrapped, mut upper) = (0u64, 0u64);

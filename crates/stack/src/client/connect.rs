@@ -165,6 +165,7 @@ impl Client {
 
     /// Like [`Self::choose_port`], if the first port is not free. A separate function, because one loop for both is
     /// slower if many ports are taken.
+    #[inline(never)]
     fn choose_free_port(
         &mut self,
         flows: &Flows,

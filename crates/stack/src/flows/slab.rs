@@ -77,6 +77,7 @@ impl<T> Places<T> {
         (index, &mut entry.value)
     }
 
+    #[inline(never)]
     fn grow(entries: &mut Vec<Box<Entry<T>>>, vacant: impl FnOnce() -> T) -> u32 {
         let index = entries.len() as u32;
         entries.push(Box::new(Entry { generation: 0, value: vacant() }));

@@ -143,7 +143,7 @@ impl Server {
     }
 
     /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn carry_out(
         &mut self,
         flows: &mut Flows,

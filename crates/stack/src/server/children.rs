@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// Makes a child whose first flight was admitted. It is readable and acceptable at once.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn adopt_early(
         &mut self,
         flows: &mut Flows,
@@ -249,7 +249,7 @@ impl Server {
     }
 
     /// Keeps the serial of a one-time cookie until the client's ACK makes the cookie valid.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn granted(
         &mut self,
         table: &mut Table,

@@ -241,7 +241,7 @@ impl Controller {
 
     /// A controller for the time until the handshake sets the segment size. It needs no allocation: BBR's model
     /// is built by [`Controller::begin`].
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub(crate) fn provisional(algorithm: Algorithm, mss: u32) -> Self {
         match algorithm {

@@ -49,7 +49,7 @@ impl Header {
     /// # Errors
     ///
     /// [`EmitError::BufferTooSmall`].
-    #[inline(always)]
+    #[inline]
     pub fn emit_with_timestamps(&self, ts: Timestamps, out: &mut [u8]) -> Result<usize, EmitError> {
         const LEN: usize = HEADER + 12;
         let head = out.first_chunk_mut::<LEN>().ok_or(EmitError::BufferTooSmall)?;

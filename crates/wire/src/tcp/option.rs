@@ -142,7 +142,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn take_from_syn(&mut self, kind: u8, data: &[u8], at: usize) {
         match (kind, data) {
             //= rfc9293 MUST-14
@@ -206,7 +206,7 @@ impl<'a> Options<'a> {
 
     /// The last ASAP option; only on a SYN. Returns what follows the experiment identifier, for
     /// [`Offer::parse`](crate::asap::Offer::parse) or [`Reply::parse`](crate::asap::Reply::parse).
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn asap(&self) -> Option<&'a [u8]> {
         let at = usize::from(self.asap).checked_sub(1)?;
