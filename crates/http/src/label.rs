@@ -194,7 +194,9 @@ mod tests {
         let url = URL.parse().unwrap();
         let answer = |named: &[&'static str]| {
             let mut fields = HeaderMap::new();
-            named.iter().for_each(|one| drop(fields.append(CONTENT_LOCATION, one.parse().unwrap())));
+            for one in named {
+                fields.append(CONTENT_LOCATION, one.parse().unwrap());
+            }
             is_for(&fields, &url)
         };
         assert!(answer(&["/reports/overview.json?format=short"]));
