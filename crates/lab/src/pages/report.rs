@@ -132,14 +132,19 @@ fn notes(out: &mut String, options: &Pages, results: &Results) {
             described.resources.len() as f64 / connections,
         );
     }
-    let deviations = results.cases().filter_map(|case| results.deviation(*case)).fold(0.0, f64::max);
+    let deviation = largest_deviation(results, |case| case.way == HANDSHAKE || case.way == FAST_OPEN);
     let dropped: f64 =
         results.cases().filter_map(|case| results.mean(*case, |load| load.dropped as f64)).sum();
     let _ = writeln!(
         out,
-        "largest standard deviation {:.1} %; packets dropped by full buffers, in one load of every case {dropped:.1}",
-        deviations * 100.0
+        "{deviation} in the table above; packets dropped by full buffers, in one load of every case {dropped:.1}"
     );
+}
+
+/// The largest standard deviation of the loads of these cases.
+fn largest_deviation(results: &Results, of: impl Fn(&Case) -> bool) -> String {
+    let deviations = results.cases().filter(|case| of(case)).filter_map(|case| results.deviation(*case));
+    format!("largest standard deviation {:.1} %", deviations.fold(0.0, f64::max) * 100.0)
 }
 
 /// What PRECONNECT opens for nothing.
@@ -198,6 +203,9 @@ fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, row
             line(out, way, Some(over));
         }
     }
+    let shown = |way: Way| rows.iter().any(|(row, over)| *row == way || *over == way);
+    let of = |case: &Case| case.page == page && case.window == window && shown(case.way);
+    let _ = writeln!(out, "{}", largest_deviation(results, of));
 }
 
 /// Every case with its mean time, and the paper's.
