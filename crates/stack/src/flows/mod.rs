@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::env::Env;
 use crate::event::Trace;
 use crate::flow::FlowKey;
-use crate::flows::slot::{Beginning, Marks, Owner, Slot};
+use crate::flows::slot::{Beginning, InQueue, Owner, Slot};
 use crate::flows::table::Table;
 use crate::random::Random;
 use alloc::boxed::Box;
@@ -141,7 +141,7 @@ impl Flows {
     pub(crate) fn reap(&mut self, index: u32) {
         let Some(slot) = self.table.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
-        if over && slot.owner == Owner::Nobody && !slot.marks.has(Marks::QUEUED) {
+        if over && slot.owner == Owner::Nobody && slot.turn == InQueue::No {
             if let Some(asked) = slot.asked.take()
                 && self.table.spare.len() < SPARE
             {
@@ -166,7 +166,7 @@ impl Flows {
         let (index, slot) = self.table.slots.reserve(Slot::default);
         slot.renew(tcp, with);
         begin(slot, &mut self.env.pool);
-        slot.marks.set(Marks::QUEUED);
+        slot.turn = InQueue::Yes;
         self.env.outbox.queue(index);
         // A connect carried in a lookup has no server yet, so it has no mapping of a translator to keep.
         if unlikely(key.is_carried()) && key.outer_remote() != 0 {

@@ -66,29 +66,33 @@ pub(crate) enum Shown {
     ByFront,
 }
 
+/// Whether a connection waits in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum InQueue {
+    Yes,
+    #[default]
+    No,
+}
+
 /// A set of what is to be done for a connection, and of what was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Marks(u16);
+pub(crate) struct Marks(u8);
 
 impl Marks {
-    /// It is in the transmit queue.
-    pub(crate) const QUEUED: Self = Self(1);
-    /// It is in the event queue.
-    pub(crate) const ANNOUNCED: Self = Self(1 << 1);
     /// It waits for memory, see `stack/shortage.rs`.
-    pub(crate) const STARVED: Self = Self(1 << 2);
+    pub(crate) const STARVED: Self = Self(1);
     /// Its outcome is in the counters.
-    pub(crate) const COUNTED: Self = Self(1 << 3);
+    pub(crate) const COUNTED: Self = Self(1 << 1);
     /// The store has learnt from it about the path.
-    pub(crate) const PATH_TOLD: Self = Self(1 << 4);
+    pub(crate) const PATH_TOLD: Self = Self(1 << 2);
     /// It was granted a one-time cookie that becomes valid with the client's ACK.
-    pub(crate) const GRANTED: Self = Self(1 << 5);
+    pub(crate) const GRANTED: Self = Self(1 << 3);
     /// Its first flight was accepted before, so it is reset when its handshake is complete.
-    pub(crate) const REPEAT: Self = Self(1 << 6);
+    pub(crate) const REPEAT: Self = Self(1 << 4);
     /// Its end is remembered for 2 MSL, also if the peer closes first.
-    pub(crate) const HOLD: Self = Self(1 << 7);
+    pub(crate) const HOLD: Self = Self(1 << 5);
     /// It counts as one of its client's connections, see [`crate::server::clients`].
-    pub(crate) const OF_CLIENT: Self = Self(1 << 8);
+    pub(crate) const OF_CLIENT: Self = Self(1 << 6);
 
     /// Whether `mark` is in the set.
     #[inline]
@@ -234,6 +238,10 @@ pub(crate) struct Slot {
     pub outcome: Outcome,
     /// With which certificate its first flight was sent or received.
     pub shown: Shown,
+    /// Whether it waits for its turn to send.
+    pub turn: InQueue,
+    /// Whether it waits for the application to take its event.
+    pub event: InQueue,
     /// What is to be done for it, and what was.
     pub marks: Marks,
     /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
@@ -264,6 +272,8 @@ impl Slot {
             owner: own_owner,
             outcome: own_outcome,
             shown,
+            turn,
+            event,
             marks,
             asked,
             place,
@@ -278,7 +288,7 @@ impl Slot {
         *network_error = None;
         *pair = None;
         (*side, *stage, *shown, *marks) = (Side::Server, Stage::Mapped, Shown::Nothing, Marks::default());
-        *ready = Readiness::default();
+        (*turn, *event, *ready) = (InQueue::No, InQueue::No, Readiness::default());
     }
 
     /// Gives all memory back, because the connection is over.
@@ -316,8 +326,8 @@ impl Slot {
     /// Adds the connection, which has this id, to the events if the application owns it and was not notified yet.
     #[inline]
     pub(crate) fn announce(&mut self, index: u32, generation: u32, journal: &mut Journal) {
-        if self.owner == Owner::Application && !self.marks.has(Marks::ANNOUNCED) {
-            self.marks.set(Marks::ANNOUNCED);
+        if self.owner == Owner::Application && self.event == InQueue::No {
+            self.event = InQueue::Yes;
             journal.announce(index, generation);
         }
     }
@@ -327,8 +337,8 @@ impl Slot {
     #[inline(always)]
     #[must_use]
     pub(crate) fn touch(&mut self, index: u32, outbox: &mut Outbox, tracing: bool) -> bool {
-        if !self.marks.has(Marks::QUEUED) {
-            self.marks.set(Marks::QUEUED);
+        if self.turn == InQueue::No {
+            self.turn = InQueue::Yes;
             outbox.queue(index);
         }
         let decided = !self.marks.has(Marks::COUNTED) && self.outcome != Outcome::Undecided;
@@ -363,7 +373,8 @@ mod tests {
         let mut slot = Slot::default();
         begin(&mut slot, &before, 1, Owner::Twin(3), Outcome::Accepted);
         (slot.side, slot.stage, slot.shown) = (Side::Client, Stage::Ended, Shown::ByFront);
-        slot.marks = Marks(u16::MAX);
+        slot.marks = Marks(u8::MAX);
+        (slot.turn, slot.event) = (InQueue::Yes, InQueue::Yes);
         slot.asked = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         slot.ready = Readiness::CLOSED;

@@ -1,6 +1,6 @@
 //! How a packet to send is found: first the answers that need no connection, then the connections in turn.
 
-use crate::flows::slot::{Marks, Stage};
+use crate::flows::slot::{InQueue, Stage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use firstflight_wire::Instant;
@@ -43,7 +43,7 @@ impl Stack {
             // In most cases the connection has sent everything and leaves the queue.
             if likely(sent.is_none() || slot.conn.is_quiet()) {
                 self.flows.env.outbox.end_turn();
-                slot.marks.clear(Marks::QUEUED);
+                slot.turn = InQueue::No;
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
                 if slot.stage == Stage::Ended {

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flows::Flows;
-use crate::flows::slot::{Marks, Owner, Shown};
+use crate::flows::slot::{InQueue, Owner, Shown};
 use crate::fragments::Fragments;
 use crate::journal::Subject;
 use crate::journal::counters::Counters;
@@ -359,7 +359,7 @@ impl Stack {
                 Subject::Connection(id) => id,
             };
             let Some(slot) = self.flows.table.slots.get_live(id.index, id.generation) else { continue };
-            slot.marks.clear(Marks::ANNOUNCED);
+            slot.event = InQueue::No;
             let ready = core::mem::take(&mut slot.ready);
             if slot.owner == Owner::Application && !ready.is_empty() {
                 return Some(Event::Ready(id, ready));

@@ -3,7 +3,7 @@
 use crate::client::connect::ConnectError;
 use crate::config::{ConnectConfig, ListenConfig};
 use crate::event::{ConnId, ListenerId};
-use crate::flows::slot::{Marks, Owner, Slot};
+use crate::flows::slot::{InQueue, Owner, Slot};
 use crate::server::listeners::ListenError;
 use crate::stack::Stack;
 use alloc::sync::Arc;
@@ -140,7 +140,7 @@ impl Stack {
         let slot = self.flows.table.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = slot.conn.read(&mut self.flows.env.pool, out);
         // Only a window that opened needs an ACK.
-        if slot.conn.owes_ack() && !slot.marks.has(Marks::QUEUED) {
+        if slot.conn.owes_ack() && slot.turn == InQueue::No {
             self.flows.touched(id.index);
             self.settle(now);
         }
