@@ -372,7 +372,7 @@ impl<'a> Filter<'a> {
             self.look_up(self.maps.openings(), OPENINGS);
             self.asm.jump_number(Equal, R0, 0, self.take);
             let full = self.drop(Dropped::Flood);
-            // No other processor handles this queue at the same time.
+            // In generic mode several processors may handle the queue at a time, and take a few more.
             self.asm.load(Double, R2, R0, at);
             self.asm.load(Double, R3, R0, at + 8);
             self.asm.jump_register(GreaterOrEqual, R2, R3, full);
