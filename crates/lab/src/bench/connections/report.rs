@@ -98,11 +98,11 @@ impl Results {
             all.push(idle::table(&self.idle, |way| self.alone(way)).to_string());
         }
         for way in &self.skipped {
-            all.push(format!(
-                "{}: not measured, because net.ipv4.tcp_fastopen does not let servers use it, and a network namespace needs \
-                 root.\n",
-                way.name()
-            ));
+            let why = match way {
+                Way::UdpCard => "",
+                _ => "net.ipv4.tcp_fastopen does not let servers use it, and ",
+            };
+            all.push(format!("{}: not measured, because {why}a network namespace needs root.\n", way.name()));
         }
         all.push(NOTES.to_owned());
         all.join("\n")
