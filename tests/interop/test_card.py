@@ -796,6 +796,15 @@ def test_a_connection_stays_with_the_queue_of_its_syn(testbed, way):
 
 
 
+@pytest.mark.needs("firstflight-lab", "taskset")
+def test_a_second_queue_is_measured():
+    """tests/card/queues, quickly. No figure is judged."""
+    lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
+    script = os.path.join(os.path.dirname(__file__), "..", "card", "queues")
+    shown = run(script, "--bin", firstflight.BINARY, "--lab", lab, "--rounds", 2, "--time", 0.2, "--rate", 500, timeout=60).stdout
+    assert shown.count(" changed the thread") == 3 and shown.endswith("failed: 0\n"), shown
+
+
 @pytest.mark.needs("ethtool", "nginx", "firstflight-lab")
 def test_the_owner_of_a_card_gets_a_report(card, tmp_path):
     """tests/card/measure, quickly. No figure is judged."""
