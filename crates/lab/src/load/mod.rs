@@ -52,6 +52,9 @@ pub struct Load {
     /// valid ones
     #[arg(long)]
     flood: bool,
+    /// By how much the flood's priority is lower than the honest client's (nice); less on a machine with other work
+    #[arg(long, value_name = "N", default_value_t = 19, requires = "flood", value_parser = clap::value_parser!(u8).range(0..=19))]
+    flood_nice: u8,
     /// Initial window of the servers, segments; the paper's kernel had 3 [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     initcwnd: Option<u32>,
@@ -230,7 +233,8 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         let advice = "build it with `cargo build --release -p firstflight-cli`, or name one with --bin";
         return Err(LoadError::Missing(bin.display().to_string(), advice));
     }
-    let site = Site::new(&lab, options.rtt, options.initcwnd, options.sources)?;
+    let mut site = Site::new(&lab, options.rtt, options.initcwnd, options.sources)?;
+    site.flood_nice = options.flood_nice;
     let rates = match (options.rates.as_slice(), options.quick) {
         ([], true) => vec![200],
         ([], false) => vec![500, 1000, 2000, 3000, 4000, 5000],

@@ -179,7 +179,11 @@ impl Server {
     /// not wait for it.
     fn flood(&self, site: &Site, lab: &Path, kind: Flood, time: Duration) -> Result<Child, LoadError> {
         let mut command = site.command(Side::Client, "nice");
-        command.args(["-n", "19"]).arg(lab).args(["load-flood", "--at", &self.at.to_string()]);
+        command.args(["-n", &site.flood_nice.to_string()]).arg(lab).args([
+            "load-flood",
+            "--at",
+            &self.at.to_string(),
+        ]);
         command.args(["--kind", kind.name(), "--from", &site::forged(self.number)]);
         command.args(["--ms", &time.as_millis().to_string()]);
         command.stdout(Stdio::piped()).spawn().map_err(LoadError::system("start a flood"))

@@ -52,6 +52,8 @@ pub struct Site {
     pub initcwnd: Option<u32>,
     /// Addresses of the client.
     sources: u8,
+    /// By how much the priority of a flood is lower.
+    pub flood_nice: u8,
     /// The client's and the server's processors, if there are two.
     pub cores: Option<(usize, usize)>,
     /// Whether the server's processor handles the packets that arrive at the server.
@@ -127,7 +129,17 @@ impl Site {
         let root = Root::new().map_err(LoadError::system("make a temporary directory"))?;
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let cores = (cpus > 1).then_some((0, cpus - 1));
-        let mut site = Self { _wire: wire, client, server, root, initcwnd, sources, cores, steered: false };
+        let mut site = Self {
+            _wire: wire,
+            client,
+            server,
+            root,
+            initcwnd,
+            sources,
+            flood_nice: 19,
+            cores,
+            steered: false,
+        };
         site.steered = site.steer().unwrap_or_default();
         Ok(site)
     }
@@ -230,8 +242,8 @@ pub fn forged(number: u8) -> String {
 
 /// Gives the client's end of a line its further addresses.
 fn more(network: &str, sources: u8, device: &str) -> io::Result<()> {
-    let hosts = (SOURCE..).take(if sources > 1 { sources.into() } else { 0 });
-    hosts.map(|host| ip(&["addr", "add", &format!("{network}.{host}/24"), "dev", device])).collect()
+    let mut hosts = (SOURCE..).take(if sources > 1 { sources.into() } else { 0 });
+    hosts.try_for_each(|host| ip(&["addr", "add", &format!("{network}.{host}/24"), "dev", device]))
 }
 
 /// Time for which all processors together were busy since the machine started, µs.
