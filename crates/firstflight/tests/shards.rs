@@ -193,7 +193,7 @@ fn random(seed: u64) {
     let time = Time::from(clock.clone());
     run(&clock, async {
         let path = path.reorder_delay(Duration::from_millis(3));
-        let world = World::on_queues(&clock, path, shards, seed, Dice::deal, seed % 2 == 0);
+        let world = World::on_queues(&clock, path, shards, seed, Dice::deal, seed.is_multiple_of(2));
         let orders = Orders::default();
         execute(world.listen(one_time), split, &orders);
         let tasks: Vec<_> = (0..8).map(|n| tokio::spawn(order(world.client.clone(), seed, n))).collect();
