@@ -231,9 +231,8 @@ fn slots_are_given_back_before_a_queue_is_empty() {
                     receive(&mut links).await;
                 }
                 send(50);
+                assert_eq!(links[0].status().counters().unwrap(), XdpCounters::default());
             }
-            let counters = links[0].status().counters().unwrap();
-            assert_eq!(counters.receive_ring_full, 0, "{counters:?}");
         });
     });
 }
