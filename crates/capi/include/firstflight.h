@@ -72,44 +72,44 @@ const char *ff_outcome_name(int outcome);
 #define FF_REASON_DATA_PARTLY_ACKNOWLEDGED     5 /* the SYN-ACK acknowledged only a part of the data in the SYN */
 #define FF_REASON_OPTION_STRIPPED              6 /* something on the path removed the option from the SYN */
 #define FF_REASON_SYN_TIMED_OUT                7 /* the SYN with data got no answer, and a plain SYN was sent instead */
-#define FF_REASON_POLICY                       9 /* the listener or the connection is configured not to */
-#define FF_REASON_REPLAY                      10 /* the credential or the first flight was seen before */
-#define FF_REASON_UNTRUSTED_VERIFIER          11 /* the server does not trust the verifier that signed the certificate */
-#define FF_REASON_EXPIRED                     12 /* the credential has expired */
-#define FF_REASON_CLOCK_SKEW                  13 /* the clocks are too far apart, or too uncertain, to judge the credential's age */
-#define FF_REASON_OVERLOADED                  14 /* the server had no time to verify the credential, or no room for the first flight */
-#define FF_REASON_STORE_UNAVAILABLE           15 /* the farm's shared store gave no answer in time */
-#define FF_REASON_PENDING_LIMIT               16 /* too many first flights of the listener still wait for their client's ACK */
-#define FF_REASON_CLIENT_LIMIT                17 /* too many first flights from this client's prefix still wait for their ACK */
-#define FF_REASON_SERVER_LIMIT                18 /* too many first flights of the whole server still wait for their client's ACK */
-#define FF_REASON_NOT_ACTIVE                  19 /* the one-time cookie was granted in a handshake that is not complete */
-#define FF_REASON_SYN_COOKIE                  20 /* the server answered with a SYN cookie: under SYN pressure, or to a forged credential */
-#define FF_REASON_NO_DATA                     21 /* the SYN carried a credential but no data */
-#define FF_REASON_PARKED_TOO_LONG             22 /* the verification was not finished before its deadline */
-#define FF_REASON_REPLY_STRIPPED              23 /* something on the path removed the option from the SYN-ACK */
-#define FF_REASON_ACK_INSIDE                  24 /* the SYN-ACK acknowledged a number inside the credential */
-#define FF_REASON_OVERLAP_BLACKHOLE           25 /* the path drops segments that repeat sequence numbers with other bytes */
-#define FF_REASON_ADDRESS_MISMATCH            26 /* the credential was given to another address than the one it came from */
-#define FF_REASON_WRONG_IDENTITY              27 /* the first flight was meant for a server of another identity */
-#define FF_REASON_GUARD_FLOOR                 28 /* the first flight is older than the replay guard's memory */
-#define FF_REASON_CAPABILITY_UNKNOWN          29 /* it is not known whether the server understands the credential */
-#define FF_REASON_PEER_WITHOUT_FAST_OPEN      30 /* the server was asked for a cookie and granted none */
-#define FF_REASON_SIMULTANEOUS_OPEN           31 /* both ends opened at the same time */
-#define FF_REASON_FAILURE_MEMORY              32 /* first flights to this server on this network failed lately */
-#define FF_REASON_MESSAGE_TOO_LARGE           33 /* none of the data fits into the SYN */
-#define FF_REASON_BAD_SIGNATURE               34 /* a signature of the credential is wrong */
-#define FF_REASON_MALFORMED                   35 /* the option or the credential is malformed */
-#define FF_REASON_PEER_MISBEHAVED             36 /* the server's answer contradicts itself */
-#define FF_REASON_UNKNOWN                     37 /* no SYN-ACK said whether the server took the data: it may have, or not */
-#define FF_REASON_NOT_REPLAY_SAFE             38 /* the data must not be executed twice, so it waited for the handshake */
-#define FF_REASON_NOT_FIRST_ADDRESS           39 /* another of the server's addresses was tried first, and only that SYN may carry the data */
-#define FF_REASON_OLD_CONNECTION              40 /* the SYN met an earlier connection of the same ports at the server, and a plain SYN was sent instead */
-#define FF_REASON_SYN_REFUSED                 41 /* a RST or an ICMP error answered the SYN with the option or data, and a plain SYN was sent instead */
-#define FF_REASON_PATH_TOO_SMALL              42 /* the SYN with data was larger than the path passes, and a smaller SYN was sent instead */
-#define FF_REASON_BARRED                      43 /* the client's key or address is barred for a while, after resets or wrong signatures */
-#define FF_REASON_NETWORK_LIMIT               44 /* the share of the client's network in the server's time for signatures is used up */
-#define FF_REASON_SYSTEM_DISABLED             45 /* the system's settings switch Fast Open off, or the system does so for a while */
-#define FF_REASON_ACCEPTED_PART               46 /* the SYN had room for a part of the data, and the rest followed after the handshake */
+#define FF_REASON_POLICY                       8 /* the listener or the connection is configured not to */
+#define FF_REASON_REPLAY                       9 /* the credential or the first flight was seen before */
+#define FF_REASON_UNTRUSTED_VERIFIER          10 /* the server does not trust the verifier that signed the certificate */
+#define FF_REASON_EXPIRED                     11 /* the credential has expired */
+#define FF_REASON_CLOCK_SKEW                  12 /* the clocks are too far apart, or too uncertain, to judge the credential's age */
+#define FF_REASON_OVERLOADED                  13 /* the server had no time to verify the credential, or no room for the first flight */
+#define FF_REASON_STORE_UNAVAILABLE           14 /* the farm's shared store gave no answer in time */
+#define FF_REASON_PENDING_LIMIT               15 /* too many first flights of the listener still wait for their client's ACK */
+#define FF_REASON_CLIENT_LIMIT                16 /* too many first flights from this client's prefix still wait for their ACK */
+#define FF_REASON_SERVER_LIMIT                17 /* too many first flights of the whole server still wait for their client's ACK */
+#define FF_REASON_NOT_ACTIVE                  18 /* the one-time cookie was granted in a handshake that is not complete */
+#define FF_REASON_SYN_COOKIE                  19 /* the server answered with a SYN cookie: under SYN pressure, or to a forged credential */
+#define FF_REASON_NO_DATA                     20 /* the SYN carried a credential but no data */
+#define FF_REASON_PARKED_TOO_LONG             21 /* the verification was not finished before its deadline */
+#define FF_REASON_REPLY_STRIPPED              22 /* something on the path removed the option from the SYN-ACK */
+#define FF_REASON_ACK_INSIDE                  23 /* the SYN-ACK acknowledged a number inside the credential */
+#define FF_REASON_OVERLAP_BLACKHOLE           24 /* the path drops segments that repeat sequence numbers with other bytes */
+#define FF_REASON_ADDRESS_MISMATCH            25 /* the credential was given to another address than the one it came from */
+#define FF_REASON_WRONG_IDENTITY              26 /* the first flight was meant for a server of another identity */
+#define FF_REASON_GUARD_FLOOR                 27 /* the first flight is older than the replay guard's memory */
+#define FF_REASON_CAPABILITY_UNKNOWN          28 /* it is not known whether the server understands the credential */
+#define FF_REASON_PEER_WITHOUT_FAST_OPEN      29 /* the server was asked for a cookie and granted none */
+#define FF_REASON_SIMULTANEOUS_OPEN           30 /* both ends opened at the same time */
+#define FF_REASON_FAILURE_MEMORY              31 /* first flights to this server on this network failed lately */
+#define FF_REASON_MESSAGE_TOO_LARGE           32 /* none of the data fits into the SYN */
+#define FF_REASON_BAD_SIGNATURE               33 /* a signature of the credential is wrong */
+#define FF_REASON_MALFORMED                   34 /* the option or the credential is malformed */
+#define FF_REASON_PEER_MISBEHAVED             35 /* the server's answer contradicts itself */
+#define FF_REASON_UNKNOWN                     36 /* no SYN-ACK said whether the server took the data: it may have, or not */
+#define FF_REASON_NOT_REPLAY_SAFE             37 /* the data must not be executed twice, so it waited for the handshake */
+#define FF_REASON_NOT_FIRST_ADDRESS           38 /* another of the server's addresses was tried first, and only that SYN may carry the data */
+#define FF_REASON_OLD_CONNECTION              39 /* the SYN met an earlier connection of the same ports at the server, and a plain SYN was sent instead */
+#define FF_REASON_SYN_REFUSED                 40 /* a RST or an ICMP error answered the SYN with the option or data, and a plain SYN was sent instead */
+#define FF_REASON_PATH_TOO_SMALL              41 /* the SYN with data was larger than the path passes, and a smaller SYN was sent instead */
+#define FF_REASON_BARRED                      42 /* the client's key or address is barred for a while, after resets or wrong signatures */
+#define FF_REASON_NETWORK_LIMIT               43 /* the share of the client's network in the server's time for signatures is used up */
+#define FF_REASON_SYSTEM_DISABLED             44 /* the system's settings switch Fast Open off, or the system does so for a while */
+#define FF_REASON_ACCEPTED_PART               45 /* the SYN had room for a part of the data, and the rest followed after the handshake */
 
 /* The name of FF_REASON_...: "no-credential", "none" for FF_REASON_NONE, "?" for another number. */
 const char *ff_reason_name(int reason);

@@ -171,7 +171,7 @@ fn each_number_is_the_librarys() {
     };
     let declared = numbers(&header(), "#define ", " ");
     let defined = numbers(&sources(), "pub const ", ":");
-    assert!(declared.len() > 60);
+    assert!(declared.len() >= 60);
     assert_eq!(declared, defined);
 }
 
