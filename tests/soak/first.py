@@ -96,7 +96,7 @@ class Visitors:
         while ended.is_alive():
             with self.lock:
                 answered = sum(counts["answered"] for counts in self.counts.values())
-            print(json.dumps({"answered": answered}), flush=True)
+                print(json.dumps({"answered": answered, "early": self.early}), flush=True)
             ended.join(0.2)
         self.stopped.set()
         for thread in self.threads:
