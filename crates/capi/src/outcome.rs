@@ -79,12 +79,8 @@ fn numbers(outcome: Outcome) -> (c_int, c_int) {
     (number, outcome.reason().map_or(FF_REASON_NONE, number_of))
 }
 
-/// The number of a reason that no end reports any more. It stays free, so that the others keep theirs.
-const UNUSED: c_int = 8;
-
 fn number_of(reason: Reason) -> c_int {
-    let number = reason.index() as c_int + 1;
-    if number < UNUSED { number } else { number + 1 }
+    reason.index() as c_int + 1
 }
 
 /// The reason with this number.
@@ -106,6 +102,6 @@ mod tests {
             assert_eq!(super::reason(number), Some(*reason));
         }
         assert_eq!(source.matches(": c_int =").count(), Reason::ALL.len() + 1);
-        assert_eq!([0, UNUSED, -1, 4711].map(reason), [None; 4]);
+        assert_eq!([0, -1, 4711].map(reason), [None; 3]);
     }
 }
