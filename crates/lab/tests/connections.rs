@@ -107,7 +107,10 @@ fn busy_polling_adds_rows_to_our_ways() {
     assert_eq!(seen, [ours.clone(), ours, polled.clone(), polled, tcp.clone(), tcp]);
     for (wrong, why) in [
         ([&arguments[..], &["10ns"]].concat(), "microseconds between 1us and 1s"),
-        ([&["--ways", "tcp", "--busy-poll", "50us"][..], &[]].concat(), "udp-handshake, udp-card, fast-open and asap"),
+        (
+            [&["--ways", "tcp", "--busy-poll", "50us"][..], &[]].concat(),
+            "udp-handshake, udp-card, fast-open and asap",
+        ),
     ] {
         let out = lab(&wrong);
         let said = String::from_utf8_lossy(&out.stderr);
