@@ -15,6 +15,7 @@
 
 mod armed;
 mod ask;
+mod cut;
 mod exchange;
 mod lookup;
 mod losses;
@@ -95,8 +96,8 @@ impl Inner {
         if proof.seen.ip().to_canonical() != address {
             return Err(HeldBack::OtherAddress);
         }
-        let first = if self.form.first_lines { first.with_first_line() } else { first };
-        let carried = first.inside(ConnectionInfo::max_data(address)).ok_or(HeldBack::TooLong)?;
+        let room = ConnectionInfo::max_data(address);
+        let carried = cut::carried(first, self.form.first_lines, room).ok_or(HeldBack::TooLong)?;
         Ok((proof, carried))
     }
 

@@ -62,23 +62,9 @@ impl<'a> FirstFlight<'a> {
         Self { beginning: len, ..self }
     }
 
-    /// With the first line as its beginning, if it is a safe request of HTTP/1 and has none.
-    #[cfg(feature = "asap")]
-    pub(crate) fn with_first_line(self) -> Self {
-        let line = || crate::lazy::first_line(self.data);
-        if self.beginning > 0 { self } else { self.beginning(line().unwrap_or_default()) }
-    }
-
-    /// How many of its bytes travel where `room` of them fit, and nothing else fits with them.
-    #[cfg(feature = "asap")]
-    pub(crate) const fn inside(&self, room: usize) -> Option<usize> {
-        match self.data.len() {
-            len if len <= room => Some(len),
-            len if 0 < self.beginning && self.beginning <= room && self.beginning < len => {
-                Some(self.beginning)
-            }
-            _ => None,
-        }
+    /// See [`FirstFlight::beginning`]. 0 if the application has not said it.
+    pub(crate) const fn beginning_len(&self) -> usize {
+        self.beginning
     }
 
     /// The data.
@@ -100,7 +86,7 @@ impl fmt::Debug for FirstFlight<'_> {
         f.debug_struct("FirstFlight")
             .field("bytes", &self.data.len())
             .field("replayable", &self.replayable)
-            .field("beginning", &self.beginning)
+            .field("beginning", &self.beginning_len())
             .finish()
     }
 }

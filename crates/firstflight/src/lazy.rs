@@ -1,7 +1,7 @@
 //! Streams that connect with their first write.
 
 mod http2;
-mod method;
+pub(crate) mod method;
 mod preface;
 mod wakers;
 
@@ -55,12 +55,6 @@ impl ReplaySafety {
 /// Whether `data` asks for an upgrade, so that its connection goes by TCP.
 pub(crate) fn is_upgrade(data: &[u8]) -> bool {
     method::is_upgrade(data)
-}
-
-/// The length of the first line of a safe request of HTTP/1, with the end of the line.
-#[cfg(feature = "asap")]
-pub(crate) fn first_line(data: &[u8]) -> Option<usize> {
-    method::first_line(data)
 }
 
 type Connecting<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;

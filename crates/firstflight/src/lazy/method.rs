@@ -1,7 +1,7 @@
 //! Requests of HTTP/1.1 that may be executed twice.
 
 /// The safe methods (RFC 9110 §9.2.1).
-const SAFE: [&[u8]; 4] = [b"GET ", b"HEAD ", b"OPTIONS ", b"TRACE "];
+pub(crate) const SAFE: [&[u8]; 4] = [b"GET ", b"HEAD ", b"OPTIONS ", b"TRACE "];
 
 /// Whether `data` is one request with a safe method, without a body, and all of it. What a server could read in another
 /// way is not: line ends without CR, control characters, names of fields that are no tokens, folded lines (RFC 9112 §2.2,
@@ -24,16 +24,6 @@ pub(super) fn is_safe_request(data: &[u8]) -> bool {
         first = false;
     }
     true
-}
-
-/// The length of the first line of a request of HTTP/1.1 with a safe method, with the end of the line.
-#[cfg(feature = "asap")]
-pub(super) fn first_line(data: &[u8]) -> Option<usize> {
-    let end = data.windows(2).position(|end| end == b"\r\n")?;
-    let line = data.get(..end)?;
-    let clean = line.ends_with(b" HTTP/1.1") && line.iter().all(|byte| !byte.is_ascii_control());
-    let safe = SAFE.iter().any(|method| line.starts_with(method));
-    (safe && clean).then_some(end + 2)
 }
 
 /// Whether this is a field, and one that announces no body.
@@ -64,23 +54,6 @@ mod tests {
         assert!(is_upgrade(b"GET /chat HTTP/1.1\r\nupgrade: websocket"));
         for other in ["", "GET / HTTP/1.1\r\nHost: upgrade\r\n\r\n", "POST / HTTP/1.1\r\n\r\nUpgrade: x"] {
             assert!(!is_upgrade(other.as_bytes()), "{other:?}");
-        }
-    }
-
-    #[cfg(feature = "asap")]
-    #[test]
-    fn the_first_line_of_a_safe_request() {
-        assert_eq!(first_line(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"), Some(17));
-        for other in [
-            "",
-            "GET /a HTTP/1.1",
-            "POST / HTTP/1.1\r\n",
-            "GET /\r\n",
-            "GET / HTTP/1.0\r\n",
-            "GET /\n HTTP/1.1\r\n",
-            "\x16\x03\x01\r\n",
-        ] {
-            assert_eq!(first_line(other.as_bytes()), None, "{other:?}");
         }
     }
 
