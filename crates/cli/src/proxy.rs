@@ -128,6 +128,9 @@ struct Settings {
     /// that and unknown servers can reach this machine. --dns then sees the names of such requests
     #[arg(long, requires_all = ["dns", "verifier", "second_verifier"])]
     via_dns: bool,
+    /// Send the first line of requests that are too long for a lookup: servers that prepare then answer sooner
+    #[arg(long, requires = "via_dns")]
+    first_line: bool,
     /// Another verifier, which reports how it sees this machine, as for `firstflight reach`
     #[arg(long, value_name = "ADDR:PORT", requires = "via_dns")]
     second_verifier: Option<SocketAddr>,
@@ -172,7 +175,7 @@ impl Settings {
             (self.via_dns, self.dns, first, self.second_verifier)
         {
             let inside = InsideLookups::new(dns, [first, second]).map_err(ProxyError::ViaDns)?;
-            builder = builder.inside_lookups(inside);
+            builder = builder.inside_lookups(inside.first_lines(self.first_line));
         }
         builder.build().map_err(Error::Cache)
     }

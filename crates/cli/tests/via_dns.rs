@@ -330,11 +330,22 @@ fn a_program_sends_its_request_inside_a_lookup() {
 /// A program that knows nothing of lookups fetches by the proxy.
 #[test]
 fn the_proxy_sends_requests_inside_lookups() {
+    by_proxy("by-proxy", &[], "");
+}
+
+/// As browsers' requests are.
+#[test]
+fn the_proxy_sends_the_first_lines_of_long_requests_inside_lookups() {
+    by_proxy("long-by-proxy", &["--first-line"], &format!("Cookie: {}\r\n", "x".repeat(1200)));
+}
+
+/// Fetches with this field by a proxy with these options, until a request travels inside a lookup.
+fn by_proxy(name: &str, options: &[&str], field: &str) {
     use std::io::{BufRead, BufReader, Read, Write};
 
-    let mut site = Site::new("by-proxy", None);
+    let mut site = Site::new(name, None);
     let verifiers = site.verifiers();
-    let mut proxy = Running::start(&[
+    let always = [
         "proxy",
         "--listen",
         "127.0.0.1:0",
@@ -350,13 +361,14 @@ fn the_proxy_sends_requests_inside_lookups() {
         "--via-dns",
         "--second-verifier",
         &verifiers[1].1,
-    ]);
+    ];
+    let mut proxy = Running::start(&[&always[..], options].concat());
     let at =
         serde_json::from_str::<Value>(&proxy.line()).unwrap()["addresses"][0].as_str().unwrap().to_owned();
     let mut fetch = |port: u16| {
         let mut stream = std::net::TcpStream::connect(&at).unwrap();
         let url = format!("http://www.xyz.com:{}/hello", port);
-        write!(stream, "GET {url} HTTP/1.1\r\nHost: www.xyz.com:{port}\r\nConnection: close\r\n\r\n")
+        write!(stream, "GET {url} HTTP/1.1\r\nHost: www.xyz.com:{port}\r\n{field}Connection: close\r\n\r\n")
             .unwrap();
         let mut answer = String::new();
         BufReader::new(&stream).read_line(&mut answer).unwrap();

@@ -26,6 +26,7 @@ impl Default for Settings {
             group: None,
             found_verifiers: Found::Off,
             via_dns: false,
+            first_line: false,
             second_verifier: None,
             drain: Duration::from_secs(10),
             json: false,
@@ -86,6 +87,9 @@ impl Settings {
         if self.second_verifier.is_some() && !self.via_dns {
             return needs("second_verifier", "via_dns = true");
         }
+        if self.first_line && !self.via_dns {
+            return needs("first_line", "via_dns = true");
+        }
         if let Some(at) = self.listen.iter().find(|at| !at.ip().is_loopback() && !self.allow_remote) {
             let problem = format!(
                 "{at} is no loopback address, and everybody who reaches it could use the proxy: use 127.0.0.1 or [::1], or \
@@ -117,6 +121,7 @@ impl Settings {
             group,
             found_verifiers,
             via_dns,
+            first_line,
             second_verifier,
             drain,
             json,
@@ -133,6 +138,7 @@ impl Settings {
             ("group", *group != began.group),
             ("found_verifiers", *found_verifiers != began.found_verifiers),
             ("via_dns", *via_dns != began.via_dns),
+            ("first_line", *first_line != began.first_line),
             ("second_verifier", *second_verifier != began.second_verifier),
             ("drain", *drain != began.drain),
             ("json", *json != began.json),
