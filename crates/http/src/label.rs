@@ -118,8 +118,9 @@ impl Labels {
         Ok(Self(labels))
     }
 
-    /// What the target of a request is that came with TLS or without. Whoever goes on with the request puts the path in its
-    /// place before anything else looks at it: a label is never passed on.
+    /// Whether the target of a request is a label. `tls` says that the request came with TLS.
+    ///
+    /// Put the path in the label's place before anything else looks at the target. A label is never passed on.
     #[must_use]
     pub fn named<B>(&self, tls: bool, request: &Request<B>) -> Named<'_> {
         if self.0.is_empty() || !request.uri().path().starts_with(PREFIX) {

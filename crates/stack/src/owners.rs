@@ -70,7 +70,7 @@ impl FlowOwners {
         (found & STACK).checked_sub(1).map(|stack| stack as usize)
     }
 
-    /// `stack` has the flow from now on, whoever had it.
+    /// Notes that `stack` has the flow. An entry of another stack is replaced.
     fn claim(&self, hash: u64, stack: usize) {
         let (bucket, entry) = (self.bucket(hash), entry(hash, stack));
         let replaces = |place: &AtomicU64, old| {

@@ -27,8 +27,8 @@ pub struct SynPlan {
     /// raw IP, no such segments are sent, because RFC 9293 §3.10.7 drops them.
     pub follow: u16,
     /// The SYN travels by another way that this connection does not see. The SYN counts as sent, and nothing
-    /// leaves until [`Connection::release_syn`](crate::Connection::release_syn), not what follows it either. The time it left is unknown,
-    /// so its answer gives no round-trip sample.
+    /// leaves until [`Connection::release_syn`](crate::Connection::release_syn), neither the SYN nor what follows it. The
+    /// time it left is unknown, so its answer gives no round-trip sample.
     pub elsewhere: bool,
 }
 

@@ -114,7 +114,7 @@ impl Attached {
         }
     }
 
-    /// Lets so many more wait than were handled.
+    /// `handled` SYNs of each kind were handled: the program may take [`Socket::SYNS`] beyond them.
     pub(super) fn let_open(&self, queue: u32, handled: [u64; Opening::COUNT]) {
         if let Kernel::Program { maps, .. } = &self.kernel {
             maps.let_open(queue, handled.map(|count| count + Socket::SYNS));

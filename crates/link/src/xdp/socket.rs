@@ -18,7 +18,7 @@ const FRAMES: [usize; 2] = [2048, 4096];
 /// Packets that wait to be received, at most: 15 ms of 260,000 a second, while other programs have the processor. With zero-copy, where
 /// packets of other programs lie in the frames, too, it could be half of the frames at most.
 const RECEIVE_RING: u32 = 4096;
-/// After so many packets the kernel gets slots and frames back.
+/// Slots and frames go back to the kernel when this number of packets has been received.
 const RELEASED: u32 = 64;
 /// Frames to receive into. All of them fit into the fill ring.
 const RECEIVE_FRAMES: u32 = 4096;

@@ -54,8 +54,8 @@ impl<'a> FirstData<'a> {
         Self { bytes, carried: bytes.len() }
     }
 
-    /// The first `carried` of these bytes ride in the SYN, if there are so many. The rest follows the direct copy's SYN, or
-    /// the answer to the other copy. Both copies are one SYN, so the direct one carries exactly the same bytes.
+    /// The first `carried` of these bytes ride in the SYN. If there are fewer, all of them do. The rest follows the direct
+    /// copy's SYN, or the answer to the other copy. Both copies are one SYN, so the direct one carries exactly the same bytes.
     #[must_use]
     pub const fn part(bytes: &'a [u8], carried: usize) -> Self {
         Self { bytes, carried }

@@ -42,8 +42,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The bytes. What vouches for the client allows so many times the bytes received; with `None` the congestion window
-    /// alone limits them.
+    /// How many bytes may be sent: `times` the bytes that were received, as what vouches for the client allows. With `None`
+    /// the congestion window alone limits them.
     pub(crate) fn bytes(&self, times: Option<u32>) -> u32 {
         let received = |times: u32| times.saturating_mul(self.received);
         //= rfc7413 4.2.2-c
