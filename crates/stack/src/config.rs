@@ -36,6 +36,9 @@ pub struct Limits {
     pub time_wait: usize,
     /// Ends of connections held for [`ListenConfig::hold_last_ack`]. The oldest are evicted.
     pub held_last_acks: usize,
+    /// Connections remembered whose first flight was accepted and that ended before their client's ACK. A RST answers their
+    /// client's SYN, so that its data does not run again (docs/spec/asap.md 7.3). The oldest are evicted.
+    pub early_ends: usize,
     /// Bytes in all send and receive buffers together. When they are used up, connections whose peers have accepted
     /// nothing for at least 5 s are reset, a sixteenth of them at a time.
     pub buffer_bytes: usize,
@@ -63,6 +66,7 @@ setters! {
         connections_per_client: Option<usize>,
         time_wait: usize,
         held_last_acks: usize,
+        early_ends: usize,
         buffer_bytes: usize,
         replies: usize,
         parked: usize,
@@ -86,6 +90,7 @@ impl Limits {
             &mut self.connections,
             &mut self.time_wait,
             &mut self.held_last_acks,
+            &mut self.early_ends,
             &mut self.buffer_bytes,
             &mut self.replies,
             &mut self.parked,
@@ -115,6 +120,7 @@ impl Default for Limits {
             connections_per_client: None,
             time_wait: 1 << 16,
             held_last_acks: 1 << 14,
+            early_ends: 1 << 14,
             buffer_bytes: 4 << 30,
             replies: 256,
             parked: 1024,

@@ -334,7 +334,7 @@ fn what_is_refused_for_a_bar_is_used_up() {
     let other = certificate(1, 3, address());
     let late = || syn(&request(&other, 9, DATA, 3_000));
     s.p.drain();
-    s.p.flow(CLIENT_PORT + 1, 77);
+    s.p.flow(CLIENT_PORT + 10, 77);
     s.refuses(late(), Status::Barred);
     s.p.send(seg().seq(1).ack(1).data(DATA));
     let id = s.p.accept(s.listener);

@@ -53,6 +53,7 @@ mod closed_window;
 mod closing;
 mod congestion;
 mod duplicates;
+mod early_ends;
 mod ecn;
 mod farm;
 mod fast_open_child;

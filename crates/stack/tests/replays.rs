@@ -319,7 +319,8 @@ fn a_copy_of_the_syn_after_the_close_is_not_executed() {
             p.expect().syn_ack().ack(AFTER);
             let id = p.accept(listener);
             assert_eq!(p.read(id), DATA);
-            // The client resets, so nothing of the connection is left.
+            // The client acknowledges and resets, so nothing of the connection is left.
+            p.send(seg().seq(AFTER).ack(1));
             p.send(seg().seq(AFTER).rst());
             p.release(id);
             assert_eq!(p.stack.connections(), 0);

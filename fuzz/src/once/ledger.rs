@@ -14,14 +14,14 @@
 //! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5), and the early
 //!    one was not of an altered copy that arrived at the same moment (10.9).
 //! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
-//!    server restarted or the application aborted, as long as the child answers its client's SYN (60 s, 7.3).
+//!    server restarted, as long as the child, or what is remembered of it, answers its client's SYN (60 s, 7.3).
 //! 5. By handshakes alone at most one execution, unless the client allowed a second one.
 //!
 //! It does not promise these things, so they are not checked:
 //!
-//! - Otherwise, an early execution beside one by a handshake on another four-tuple, at another server, after a restart,
-//!   or after the application aborted (10.9: nothing ties a lost or refused first flight to the same data after the
-//!   handshake; `docs/spec/dns-carriage.md` 2.1: the client completes the handshake and decides).
+//! - Otherwise, an early execution beside one by a handshake on another four-tuple, at another server, or after a restart
+//!   (10.9: nothing ties a lost or refused first flight to the same data after the handshake; `docs/spec/dns-carriage.md`
+//!   2.1: the client completes the handshake and decides).
 //! - Requests accepted by a guard that began while the clock was set back before the request's time
 //!   (`known-limits.md`).
 //! - Two handshakes, one of them by a SYN cookie: a late copy of the client's ACK makes such a connection again after
@@ -48,8 +48,6 @@ pub struct Done {
     /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
     pub made: Instant,
     pub isn: Option<SeqNum>,
-    /// Whether the application then aborted the connection.
-    pub aborted: bool,
 }
 
 /// A copy that reached a server and has to be considered.
@@ -169,7 +167,7 @@ impl Request {
         let own = (early.flow, early.isn) == (ordinary.flow, ordinary.isn);
         let decided = early.made + if own { Duration::ZERO } else { DECIDED };
         let after = early.guard == ordinary.guard && decided <= ordinary.made;
-        (self.once && in_udp && after) || (!early.aborted && Self::answered(early, ordinary))
+        (self.once && in_udp && after) || Self::answered(early, ordinary)
     }
 
     /// Whether the early connection should have answered the SYN that made the ordinary one.

@@ -205,7 +205,7 @@ impl Server {
                 let (made, isn) = open.made;
                 // Some applications abort immediately, which leaves nothing of the connection.
                 let aborted = number.is_multiple_of(4);
-                let done = Done { guard, server, flow: open.flow, early: open.early, made, isn, aborted };
+                let done = Done { guard, server, flow: open.flow, early: open.early, made, isn };
                 executed.push((number, done));
                 if aborted {
                     stack.abort(open.id, now);

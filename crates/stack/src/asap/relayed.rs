@@ -59,6 +59,7 @@ impl Server {
         let hash = flows.table.hasher.hash(&key);
         let taken = flows.table.find(&key).is_some()
             || flows.table.remembered(hash).is_some()
+            || flows.table.early_ends.knows(hash, segment.seq)
             || self.parked.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.

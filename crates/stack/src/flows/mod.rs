@@ -2,6 +2,7 @@
 //! [`Server`](crate::server::Server) and [`Client`](crate::client::Client) decide how connections begin and what they
 //! show; this part knows neither.
 
+pub(crate) mod early_ends;
 pub(crate) mod icmp;
 pub(crate) mod slab;
 pub(crate) mod slot;
@@ -44,7 +45,7 @@ impl Flows {
         let limits = &config.limits;
         let claims = config.claims();
         Self {
-            table: Table::new(hashes, [limits.time_wait, limits.held_last_acks], claims, now),
+            table: Table::new(hashes, limits, claims, now),
             carrier: (config.carrier.as_ref())
                 .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
                 .map(Box::new),

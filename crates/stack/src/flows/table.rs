@@ -1,7 +1,9 @@
 //! What a packet is looked up in: the connections, and what remains of those that are over.
 
+use crate::config::Limits;
 use crate::event::ConnId;
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
+use crate::flows::early_ends::EarlyEnds;
 use crate::flows::slab::Places;
 use crate::flows::slot::{Asked, Slot};
 use crate::flows::time_wait::TimeWaitTable;
@@ -23,6 +25,8 @@ pub(crate) struct Table {
     pub time_wait: TimeWaitTable,
     /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
     pub held: TimeWaitTable,
+    /// First flights whose connections ended before their client's ACK.
+    pub early_ends: EarlyEnds,
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
     pub spare: Vec<Box<Asked>>,
@@ -33,20 +37,16 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `seed` is the key of the hashes. At most `time_waits` and `held` ends of connections are remembered.
-    pub(crate) fn new(
-        seed: u64,
-        [time_waits, held]: [usize; 2],
-        claims: Option<Claims>,
-        now: Instant,
-    ) -> Self {
+    /// `seed` is the key of the hashes.
+    pub(crate) fn new(seed: u64, limits: &Limits, claims: Option<Claims>, now: Instant) -> Self {
         Self {
             slots: Places::default(),
             hasher: FlowHasher::new(seed),
             index: FlowTable::default(),
             wheel: TimerWheel::new(now),
-            time_wait: TimeWaitTable::new(time_waits).telling(claims.clone()),
-            held: TimeWaitTable::new(held).telling(claims.clone()),
+            time_wait: TimeWaitTable::new(limits.time_wait).telling(claims.clone()),
+            held: TimeWaitTable::new(limits.held_last_acks).telling(claims.clone()),
+            early_ends: EarlyEnds::new(limits.early_ends),
             spare: Vec::new(),
             claims,
             news: Vec::new(),

@@ -253,6 +253,13 @@ impl Stack {
                 return;
             }
         }
+        if unlikely(!self.flows.table.early_ends.is_empty())
+            && is_first_syn(segment)
+            && self.flows.table.early_ends.knows(hash, segment.seq)
+        {
+            self.server.not_opened(&mut self.flows, key, segment, now);
+            return self.flows.env.reply_reset(*key, segment);
+        }
         let (mut above, mut listener) = (None, None);
         if let Some((record, held)) = self.flows.table.remembered(hash) {
             let judged = match record.judge(segment) {

@@ -139,6 +139,7 @@ impl Stack {
             slot = again;
         }
         if unlikely(slot.place.is_some()) {
+            self.flows.table.early_ends.note(slot.hash, slot.conn.peer_isn(), now);
             self.server.give_back_place(slot, now);
         }
         if unlikely(core::mem::replace(&mut slot.stage, Stage::Ended) == Stage::Ended) {

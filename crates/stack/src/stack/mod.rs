@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
 use crate::flows::Flows;
 use crate::flows::slot::{InQueue, Owner, Shown};
+use crate::flows::table::Table;
 use crate::fragments::Fragments;
 use crate::journal::Subject;
 use crate::journal::counters::Counters;
@@ -306,6 +307,7 @@ impl Stack {
         }
         self.flows.table.time_wait.expire(now);
         self.flows.table.held.expire(now);
+        self.flows.table.early_ends.expire(now);
         self.fragments.expire(now, &mut self.flows.env.journal.counters);
         if unlikely(self.flows.carrier.is_some()) {
             self.flows.handle_carrier_timeout(now);
@@ -391,7 +393,8 @@ impl Stack {
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let tables = [self.flows.table.time_wait.next_deadline(), self.flows.table.held.next_deadline()];
+        let Table { time_wait, held, early_ends, .. } = &self.flows.table;
+        let tables = [time_wait.next_deadline(), held.next_deadline(), early_ends.next_deadline()];
         let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
         // The wheel may still have timers of connections that are gone.
         let timers =

@@ -9,7 +9,7 @@ use crate::state::{Hedge, State};
 use crate::transition::StateName;
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_wire::Instant;
+use firstflight_wire::{Instant, SeqNum};
 
 /// The state of congestion control, named as in Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,6 +309,12 @@ impl Connection {
         let room = u32::from(self.snd.mss).saturating_sub(options).max(1);
         let least = self.config.push_bursts.unwrap_or(1);
         crate::push::burst(room, self.window(), least, self.rtt.srtt(), self.rtt.min_rtt())
+    }
+
+    /// The number of the peer's SYN, once one came.
+    #[must_use]
+    pub fn peer_isn(&self) -> SeqNum {
+        self.rcv.irs
     }
 
     /// The record that outlives the connection in TIME-WAIT.
