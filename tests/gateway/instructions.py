@@ -4,7 +4,7 @@
     tests/gateway/instructions.py --bin BINARY
     sudo tests/gateway/instructions.py --bin BINARY --on tun     # or card: the engine on a device, in network namespaces
 
-Needs valgrind. The kernel's work is not counted. BINARY should be optimised: `cargo build --profile ci -p firstflight-cli`.
+Needs valgrind. The kernel's work is not counted. BINARY should be optimised: `cargo build --release -p firstflight-cli`.
 """
 
 import argparse

@@ -23,7 +23,7 @@ fn the_picture_of_the_readme_is_what_the_demonstration_draws() {
     for seed in ["1", "2"] {
         let (picture, _) = drawn("kept.svg", &["--seed", seed]);
         let same = picture == kept;
-        assert!(same, "cargo run --release -- demo --timeline docs/timeline.svg\n{picture}");
+        assert!(same, "cargo run -- demo --timeline docs/timeline.svg\n{picture}");
     }
 }
 

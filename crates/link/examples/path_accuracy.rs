@@ -1,4 +1,4 @@
-//! How late packets of a real-time pair arrive: `cargo run --release -p firstflight-link --example path_accuracy`.
+//! How late packets of a real-time pair arrive: `cargo run --profile dist -p firstflight-link --example path_accuracy`.
 //!
 //! Measured on a 2-core virtual machine (AMD EPYC, 2.6 GHz, Linux 6.18), in microseconds after the exact time
 //! (the wake-up of a tokio runtime on another thread included):

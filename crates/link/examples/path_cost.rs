@@ -1,4 +1,4 @@
-//! The cost of a packet through the in-memory path: `cargo run --release -p firstflight-link --example
+//! The cost of a packet through the in-memory path: `cargo run --profile dist -p firstflight-link --example
 //! path_cost`.
 //!
 //! The reference, in the same run and in turn, is a bare queue: copy the packet into a recycled buffer, push, pop.

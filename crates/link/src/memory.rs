@@ -4,7 +4,7 @@
 //! pair, because the timers of async runtimes are too coarse (tokio's tick is 1 ms, a hundredth of a 100 ms
 //! path).
 //!
-//! To measure the accuracy, run `cargo run --release -p firstflight-link --example path_accuracy`, which
+//! To measure the accuracy, run `cargo run --profile dist -p firstflight-link --example path_accuracy`, which
 //! documents measured figures.
 
 mod clock;

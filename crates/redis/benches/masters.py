@@ -3,7 +3,7 @@
 
     python3 crates/redis/benches/masters.py [MASTERS ...]
 
-The member is the example `latency` (build it before: `cargo build --release -p firstflight-redis --example latency`), with
+The member is the example `latency` (build it before: `cargo build --profile dist -p firstflight-redis --example latency`), with
 50 questions open. Each master has one replica, which the lease needs. CPU times are those that the kernel has counted for the
 processes (getrusage), of 20,000 questions; they say more than the rates where all processes share few cores. Needs redis-server
 and redis-cli 7 or later.
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-MEMBER = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / "examples" / "latency"
+MEMBER = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "dist" / "examples" / "latency"
 FEW, MANY, OPEN, ROUNDS = 1_000, 21_000, 50, 3
 TICK = os.sysconf("SC_CLK_TCK")
 

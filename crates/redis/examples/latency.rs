@@ -1,6 +1,6 @@
 //! How long a question to a store takes, and how many it answers:
 //!
-//!     cargo run --release -p firstflight-redis --example latency -- URL [OPEN] [COUNT]
+//!     cargo run --profile dist -p firstflight-redis --example latency -- URL [OPEN] [COUNT]
 //!
 //! asks COUNT questions (100,000), OPEN at a time (1), with ids that are new, and prints the times and the share that was
 //! accepted. The login is in the file that FIRSTFLIGHT_STORE_LOGIN names, the authorities in that of FIRSTFLIGHT_STORE_CA.

@@ -1,5 +1,5 @@
 //! How fast the checksum is with vectors and by words, in turn, for packets of several lengths:
-//! `cargo run --release -p firstflight-wire --features std --example checksum`.
+//! `cargo run --profile dist -p firstflight-wire --features std --example checksum`.
 
 use firstflight_wire::checksum::{Sum, sum, sum_by_words};
 use std::hint::black_box;

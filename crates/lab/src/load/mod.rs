@@ -230,7 +230,7 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
     let skipped = kinds.iter().filter_map(|kind| Some((*kind, why_not(*kind)?))).collect();
     kinds.retain(|kind| why_not(*kind).is_none());
     if !bin.is_file() && kinds.iter().any(|kind| *kind != Kind::Nginx) {
-        let advice = "build it with `cargo build --release -p firstflight-cli`, or name one with --bin";
+        let advice = "build it with `cargo build --profile dist -p firstflight-cli`, or name one with --bin";
         return Err(LoadError::Missing(bin.display().to_string(), advice));
     }
     let mut site = Site::new(&lab, options.rtt, options.initcwnd, options.sources)?;
