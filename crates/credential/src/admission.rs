@@ -57,7 +57,7 @@ pub struct Refusal {
     pub reason: Reason,
     /// A cookie for the SYN-ACK. Without one the SYN-ACK has no Fast Open option.
     pub grant: Option<Grant>,
-    /// A job whose answer nobody waits for: see [`spoil`].
+    /// A job whose answer nobody waits for: see [`invalidate`].
     pub tell: Option<JobRequest>,
     /// The reply to a credential block, for the SYN-ACK.
     pub refused: Option<Refused>,
@@ -89,7 +89,7 @@ pub fn admit(
 ) -> Admission {
     let refuse = |reason| {
         let refused = first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2]));
-        let (tell, refused) = spoiled(policies, first, clock, refused);
+        let (tell, refused) = invalidated(policies, first, clock, refused);
         Admission::Refuse(Refusal { reason, grant: None, tell, refused })
     };
     if first.syn_cookie_pressure {
@@ -195,9 +195,9 @@ fn admit_block(
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
         Admission::Refuse(Refusal { reason, grant, tell: None, refused: Some(refused) })
     };
-    let spoil = |refused: Refused, reason| {
+    let invalidate = |refused: Refused, reason| {
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
-        let (tell, refused) = spoiled(policies, first, clock, Some(refused));
+        let (tell, refused) = invalidated(policies, first, clock, Some(refused));
         Admission::Refuse(Refusal { reason, grant, tell, refused })
     };
     let Some(policy) = policies.asap else {
@@ -206,7 +206,7 @@ fn admit_block(
     let Offered::Offer(Offer::Block { len, .. }, carrier) = first.offered else {
         return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed);
     };
-    let overloaded = |tag, reason| spoil(Refused::new(Status::Overloaded, tag), reason);
+    let overloaded = |tag, reason| invalidate(Refused::new(Status::Overloaded, tag), reason);
     let pending = if first.relayed { policy.relayed.as_ref() } else { Some(&policy.pending) };
     let Some(pending) = pending else {
         return refuse(Refused::new(Status::Policy, [0; 2]), Reason::Policy);
@@ -223,7 +223,11 @@ fn admit_block(
                 refused.status,
                 Status::Overloaded | Status::Policy | Status::GuardFloor | Status::Barred
             );
-            return if for_now { spoil(refused, refused.reason) } else { refuse(refused, refused.reason) };
+            return if for_now {
+                invalidate(refused, refused.reason)
+            } else {
+                refuse(refused, refused.reason)
+            };
         }
     };
     match pending.reserve(first.flow.client) {
@@ -232,14 +236,14 @@ fn admit_block(
     }
 }
 
-/// [`spoil`], and what the SYN-ACK then says about a credential block.
-fn spoiled(
+/// [`invalidate`], and what the SYN-ACK then says about a credential block.
+fn invalidated(
     policies: Policies<'_>,
     first: &FirstFlight<'_>,
     clock: &Clock,
     refused: Option<Refused>,
 ) -> (Option<JobRequest>, Option<Refused>) {
-    match spoil(policies, first, clock, false) {
+    match invalidate(policies, first, clock, false) {
         Ok(tell) => (tell, refused),
         Err(Unreported) => (None, refused.map(Refused::unreported)),
     }
@@ -254,7 +258,7 @@ fn spoiled(
 /// # Errors
 /// When too much was reported to the store of the farm lately, so that another member may accept a copy. Then the client
 /// must learn that the request may have run ([`Refused::unreported`]), or the SYN gets no answer.
-pub fn spoil(
+pub fn invalidate(
     policies: Policies<'_>,
     first: &FirstFlight<'_>,
     clock: &Clock,
@@ -265,13 +269,13 @@ pub fn spoil(
         return Ok(None);
     }
     if first.offered.has_block() {
-        return policies.asap.map_or(Ok(None), |policy| policy.spoil(first, clock, checked));
+        return policies.asap.map_or(Ok(None), |policy| policy.invalidate(first, clock, checked));
     }
-    Ok(spoil_cookie(policies, first, clock))
+    Ok(invalidate_cookie(policies, first, clock))
 }
 
-/// Like [`spoil`], for a SYN without credential block.
-fn spoil_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
+/// Like [`invalidate`], for a SYN without credential block.
+fn invalidate_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
     let policy = policies.fast_open.filter(|policy| policy.remembers())?;
     let shown = matches!(first.presented, Presented::FastOpen(FastOpen::Cookie(..)));
     if first.payload.is_empty() || !(shown || policy.no_cookie) {

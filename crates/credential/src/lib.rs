@@ -69,7 +69,7 @@ pub mod store;
 mod sync;
 
 #[cfg(feature = "asap")]
-pub use admission::{Accepted, Admission, Policies, Question, Refusal, Work, admit, spoil};
+pub use admission::{Accepted, Admission, Policies, Question, Refusal, Work, admit, invalidate};
 pub use bucket::Bucket;
 pub use identity::{AcceptedBlock, Identity};
 pub use outcome::{Outcome, Reason};

@@ -6,7 +6,7 @@ use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
     Admission, Claim, CookieKey, FastOpenPolicy, FirstFlight, Flow, GuardKey, KeyRing, Offered, Policies,
-    Presented, ReplayGuard, ReplayTable, Replays, Scheme, Window, admit, spoil,
+    Presented, ReplayGuard, ReplayTable, Replays, Scheme, Window, admit, invalidate,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -168,7 +168,7 @@ impl World for Server {
             Event::Dropped { syn } => {
                 if self.off != Some(Defence::UsedUpWhenDropped) {
                     let policies = Policies::from(&self.policies[0]);
-                    assert_eq!(spoil(policies, &self.first(syn), &self.clock(), false), Ok(None));
+                    assert_eq!(invalidate(policies, &self.first(syn), &self.clock(), false), Ok(None));
                 }
                 (syn, false)
             }

@@ -15,7 +15,7 @@ use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
     Admission, Claim, CookieKey, Farm, FastOpenPolicy, FirstFlight, FlightId, Flow, GuardKey, JobRequest,
     JobResult, KeyRing, Offered, OneTimeCookies, OneTimeKeys, Policies, Presented, Question, Reason,
-    RemoteGuard, Replays, Scheme, Serial, SerialTable, Window, Work, admit, spoil,
+    RemoteGuard, Replays, Scheme, Serial, SerialTable, Window, Work, admit, invalidate,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -161,8 +161,9 @@ impl Members {
     fn child(&mut self, connect: usize, member: usize, limit: bool) -> Child {
         let clock = Clock { mono: Instant::from_secs(10_000), unix_ms: 0, uncertainty: Duration::ZERO };
         if limit {
-            let job =
-                spoil(Policies::from(&self.policy), &self.first(connect), &clock, false).unwrap().unwrap();
+            let job = invalidate(Policies::from(&self.policy), &self.first(connect), &clock, false)
+                .unwrap()
+                .unwrap();
             self.asks(member, job);
             return Child::Plain;
         }

@@ -345,7 +345,11 @@ fn what_is_refused_is_used_up() {
             }
             assert_eq!(guard.1.load(Ordering::Relaxed), u32::from(good));
             first.payload = &[];
-            assert_eq!(spoil((&policy).into(), &first, &CLOCK, false), Ok(None), "without data nothing runs");
+            assert_eq!(
+                invalidate((&policy).into(), &first, &CLOCK, false),
+                Ok(None),
+                "without data nothing runs"
+            );
         }
     }
     // A plain policy remembers nothing, so its verifier is not asked.

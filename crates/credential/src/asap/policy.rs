@@ -282,7 +282,7 @@ impl AsapPolicy {
     /// ordinary handshake, so a copy of this SYN must not be executed when there is room again. Unless they are
     /// `checked`, the signatures are not verified. An attacker who forges requests in a client's name can cost the
     /// client's prefix round trips, but cannot cause an execution.
-    pub(crate) fn spoil(
+    pub(crate) fn invalidate(
         &self,
         first: &FirstFlight<'_>,
         clock: &Clock,

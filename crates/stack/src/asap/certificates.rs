@@ -117,7 +117,7 @@ impl Server {
             Decision::Refuse(mut refused) => {
                 // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
                 let (reason, grant) = (refused.reason, parked.grant);
-                if !refused.is_forged() && !self.spoil_parked(flows, &parked, true, now) {
+                if !refused.is_forged() && !self.invalidate_parked(flows, &parked, true, now) {
                     refused = refused.unreported();
                 }
                 Decision::Refuse(Handshake { reason, grant, refused: Some(refused), repeat: false })

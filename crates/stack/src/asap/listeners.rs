@@ -9,7 +9,7 @@ use crate::server::syn::Syn;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, TrustStore};
-use firstflight_credential::{Policies, spoil};
+use firstflight_credential::{Policies, invalidate};
 use firstflight_wire::Instant;
 
 impl Listeners {
@@ -65,8 +65,9 @@ impl Server {
     }
 
     /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
-    /// admit more: a copy may go to another address, or come when this listener is gone. False as in [`Self::spoil`].
-    pub(crate) fn spoil_beside(&mut self, env: &mut Env, syn: &Syn<'_>) -> bool {
+    /// admit more: a copy may go to another address, or come when this listener is gone. False as in
+    /// [`Self::invalidate`].
+    pub(crate) fn invalidate_beside(&mut self, env: &mut Env, syn: &Syn<'_>) -> bool {
         let clock = env.clock_at(syn.now);
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let own = listener.config.asap.as_ref();
@@ -74,7 +75,7 @@ impl Server {
         let more = |policy: &&AsapPolicy| own.is_none_or(|own| policy.admits_more_than(own));
         let policies = self.listeners.policies(syn.key.local_port()).filter(more);
         let jobs: Vec<_> = policies
-            .map(|policy| spoil(Policies { fast_open: None, asap: Some(policy) }, &first, &clock, false))
+            .map(|policy| invalidate(Policies { fast_open: None, asap: Some(policy) }, &first, &clock, false))
             .collect();
         let mut told = true;
         for job in jobs {

@@ -123,7 +123,7 @@ impl Server {
             }
             Work::Verify(candidate) => {
                 let refused = Refused::new(Status::Overloaded, candidate.tag());
-                Some(if self.spoil(env, syn, false) { refused } else { refused.unreported() })
+                Some(if self.invalidate(env, syn, false) { refused } else { refused.unreported() })
             }
             _ => None,
         }
@@ -140,25 +140,25 @@ impl Server {
     /// The handshake of a SYN that waited too long. Its first flight is invalidated.
     pub(crate) fn expired(&mut self, flows: &mut Flows, parked: &Parked, now: Instant) -> Handshake {
         // If the store was asked, it knows of the request in any case.
-        let told = parked.is_verified() || self.spoil_parked(flows, parked, false, now);
+        let told = parked.is_verified() || self.invalidate_parked(flows, parked, false, now);
         let handshake = parked.handshake_because(Reason::ParkedTooLong);
         let unreported = |refused: Refused| if told { refused } else { refused.unreported() };
         Handshake { refused: handshake.refused.map(unreported), ..handshake }
     }
 
     /// Invalidates the first flight of a SYN that its client sent and whose signatures are being verified. False as in
-    /// [`Self::spoil`]; true for any other SYN.
-    pub(crate) fn spoil_unverified(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
+    /// [`Self::invalidate`]; true for any other SYN.
+    pub(crate) fn invalidate_unverified(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
         let Some(parked) = self.parked.get(job).filter(|parked| parked.block.is_some()) else { return true };
         if parked.is_verified() || parked.is_relayed() {
             return true;
         }
         let (listener, key, segment) = (parked.listener, parked.key, parked.segment.clone());
-        self.spoil_segment(flows, listener, key, &segment, false, now)
+        self.invalidate_segment(flows, listener, key, &segment, false, now)
     }
 
-    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::spoil`].
-    pub(super) fn spoil_parked(
+    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::invalidate`].
+    pub(super) fn invalidate_parked(
         &mut self,
         flows: &mut Flows,
         parked: &Parked,
@@ -167,10 +167,10 @@ impl Server {
     ) -> bool {
         // A front's client also sends the same request directly.
         parked.is_relayed()
-            || self.spoil_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
+            || self.invalidate_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
     }
 
-    fn spoil_segment(
+    fn invalidate_segment(
         &mut self,
         flows: &mut Flows,
         listener: ListenerId,
@@ -185,6 +185,6 @@ impl Server {
         }
         let hash = flows.table.hasher.hash(&key);
         let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
-        self.spoil(&mut flows.env, &syn, checked)
+        self.invalidate(&mut flows.env, &syn, checked)
     }
 }

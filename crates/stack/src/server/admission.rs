@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{
-    Accepted, Decision, Grant, Place, Question, Reason, Refusal, Unreported, admit, spoil,
+    Accepted, Decision, Grant, Place, Question, Reason, Refusal, Unreported, admit, invalidate,
 };
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
@@ -79,11 +79,11 @@ impl Server {
         let room = Room::of(listener, flows, now);
         if room.pressed {
             // A cookie does not say that the request may run elsewhere.
-            let told = self.spoil(&mut flows.env, syn, false);
+            let told = self.invalidate(&mut flows.env, syn, false);
             return if told { Decision::Refuse(NotAdmitted::Cookie) } else { dropped(Drop::Unreported) };
         }
         if let Some(reason) = room.full {
-            self.spoil(&mut flows.env, syn, false);
+            self.invalidate(&mut flows.env, syn, false);
             return dropped(reason);
         }
         if let Some((job, isn)) = self.parked.find(&key) {
@@ -93,7 +93,7 @@ impl Server {
             if stays && (offered || !segment.payload.is_empty()) {
                 if !self.parked.is_copy(job, segment) {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
-                    self.spoil(&mut flows.env, syn, false);
+                    self.invalidate(&mut flows.env, syn, false);
                 }
                 return dropped(Drop::AlreadyParked);
             }
@@ -129,7 +129,7 @@ impl Server {
                 let told = self.tell(tell);
                 self.limited(&mut flows.env, index, reason);
                 let refused = match refused {
-                    Some(refused) if !self.spoil_beside(&mut flows.env, syn) || !told => {
+                    Some(refused) if !self.invalidate_beside(&mut flows.env, syn) || !told => {
                         Some(refused.unreported())
                     }
                     refused => refused,
@@ -183,7 +183,7 @@ impl Server {
     /// Invalidates the SYN's first flight, which is not accepted, so that no copy of it is accepted later. `checked`: the
     /// signatures of its credential block are right. False if the store of a farm cannot be told, so that another member
     /// may accept a copy.
-    pub(crate) fn spoil(&mut self, env: &mut Env, syn: &Syn<'_>, checked: bool) -> bool {
+    pub(crate) fn invalidate(&mut self, env: &mut Env, syn: &Syn<'_>, checked: bool) -> bool {
         if syn.segment.payload.is_empty() {
             return true;
         }
@@ -191,7 +191,7 @@ impl Server {
         let Some(listener) = self.listeners.at(syn.listener) else { return true };
         let fast_open = syn.segment.options.fast_open();
         let first = syn.first_flight(fast_open.as_ref());
-        let told = match spoil(listener.config.policies(), &first, &clock, checked) {
+        let told = match invalidate(listener.config.policies(), &first, &clock, checked) {
             Ok(job) => self.tell(job),
             Err(Unreported) => false,
         };
@@ -229,7 +229,11 @@ impl Server {
             && let Some(listener) = self.listeners.find(key)
         {
             let hash = flows.table.hasher.hash(key);
-            self.spoil(&mut flows.env, &Syn { listener, key: *key, hash, segment, above: None, now }, false);
+            self.invalidate(
+                &mut flows.env,
+                &Syn { listener, key: *key, hash, segment, above: None, now },
+                false,
+            );
         }
     }
 }

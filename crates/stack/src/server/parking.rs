@@ -90,7 +90,7 @@ impl Server {
     #[must_use]
     pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
         // A job for a store goes out anyway and rejects copies, but a verification does not.
-        if !self.spoil_unverified(flows, job, now) {
+        if !self.invalidate_unverified(flows, job, now) {
             return false;
         }
         if self.parked.take(job).is_some_and(|parked| parked.is_relayed()) {
