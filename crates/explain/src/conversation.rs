@@ -145,7 +145,7 @@ impl Syn {
 
     /// Whether it was seen with and without option or data at the same time: it was repeated without waiting, or
     /// changed on the path.
-    pub(crate) fn has_twin(&self) -> bool {
+    pub(crate) fn has_lesser_copy(&self) -> bool {
         self.lesser.is_some_and(|lesser| apart(lesser, self.full) < COPY)
     }
 }

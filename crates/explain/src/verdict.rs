@@ -304,7 +304,7 @@ impl<'a> Case<'a> {
             Some(Offered::Block(_, None)) => notes.push(Note::UnreadableBlock),
             Some(Offered::Unreadable) => notes.push(Note::UnreadableOffer),
         }
-        if syn.has_twin() {
+        if syn.has_lesser_copy() {
             notes.push(Note::WithAndWithout);
         }
     }

@@ -17,8 +17,8 @@
 //! they have not. Such a path costs 1.5 round trips more than an ordinary connect. A server on a good path that
 //! takes time to respond costs one SYN, once.
 //!
-//! The second attempt has a slot of its own ([`Owner::Twin`]). When it succeeds, the two connections change places,
-//! so that the application keeps its id.
+//! The second attempt has a slot of its own ([`Owner::SecondAttempt`]). When it succeeds, the two connections change
+//! places, so that the application keeps its id.
 
 use crate::client::Client;
 use crate::config::ConnectConfig;
@@ -58,11 +58,13 @@ fn loses_large_segments(conn: &Connection) -> bool {
         && conn.unacknowledged() > usize::from(SMALL_SEGMENT)
 }
 
-/// Whether the second attempt `twin`, whose answer comes now, shows nothing about what the SYN of `first` carried: its
-/// plain SYN was lost, too, or waited for its answer as long as the SYN of `first` did before it left.
-fn fares_no_better(first: &Connection, twin: &Connection, now: Instant) -> bool {
-    let (Some(sent), Some(again)) = (first.first_syn_sent(), twin.first_syn_sent()) else { return false };
-    twin.handshake_retransmits() > 0 || now.saturating_since(again) >= again.saturating_since(sent)
+/// Whether the attempt `second_attempt`, whose answer comes now, shows nothing about what the SYN of `first`
+/// carried: its plain SYN was lost, too, or waited for its answer as long as the SYN of `first` did before it left.
+fn fares_no_better(first: &Connection, second_attempt: &Connection, now: Instant) -> bool {
+    let (Some(sent), Some(again)) = (first.first_syn_sent(), second_attempt.first_syn_sent()) else {
+        return false;
+    };
+    second_attempt.handshake_retransmits() > 0 || now.saturating_since(again) >= again.saturating_since(sent)
 }
 
 fn eager_step(rtt: Duration) -> Duration {
@@ -194,7 +196,7 @@ impl Client {
                 flows.touched(index);
                 return self.second_attempt(flows, index, now);
             }
-            Eager::Begun if ladder.twin.is_some() => {
+            Eager::Begun if ladder.second_attempt.is_some() => {
                 ladder.at = Some(now + ladder.wait);
                 return;
             }
@@ -239,29 +241,29 @@ impl Client {
         }
         let tcp = Arc::clone(slot.conn.config());
         let hash = flows.table.hasher.hash(&key);
-        let owner = Owner::Twin(index);
+        let owner = Owner::SecondAttempt(index);
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
-        let twin = flows.insert(Some(&tcp), with, |slot, pool| {
+        let second_attempt = flows.insert(Some(&tcp), with, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.side = Side::Client;
         });
         if let Some(asked) = flows.table.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
-            asked.ladder.twin = Some(twin);
+            asked.ladder.second_attempt = Some(second_attempt);
         }
         flows.env.journal.counters.second_attempts += 1;
-        flows.touched(twin);
+        flows.touched(second_attempt);
     }
 
     /// Handles a segment for the second attempt of connection `first`.
-    pub(crate) fn handle_twin(
+    pub(crate) fn handle_second_attempt(
         &mut self,
         flows: &mut Flows,
-        twin: u32,
+        second_attempt: u32,
         first: u32,
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
-        let Some((winner, loser)) = flows.table.slots.pair_mut(twin, first) else {
+        let Some((winner, loser)) = flows.table.slots.pair_mut(second_attempt, first) else {
             return Disposition::Reset;
         };
         if winner.conn.syn_ack_report(segment).is_none() {
@@ -282,8 +284,8 @@ impl Client {
         if part || totals.bytes_received > 0 || totals.bytes_acked > kept || loser.owner != Owner::Application
         {
             // The response came after all, or the server took bytes that cannot be sent again.
-            self.forget_twin(&mut flows.table, first);
-            self.drop_twin(flows, Some(twin));
+            self.forget_second_attempt(&mut flows.table, first);
+            self.drop_second_attempt(flows, Some(second_attempt));
             return Disposition::Reset;
         }
         if let Some(asked) = &mut loser.asked
@@ -293,12 +295,12 @@ impl Client {
         {
             // The server is alive and has lost nothing: it only takes time to respond.
             asked.ladder.at = Some(now + asked.ladder.wait);
-            self.forget_twin(&mut flows.table, first);
-            self.drop_twin(flows, Some(twin));
+            self.forget_second_attempt(&mut flows.table, first);
+            self.drop_second_attempt(flows, Some(second_attempt));
             flows.touched(first);
             return Disposition::Reset;
         }
-        self.change_places(flows, twin, first, now);
+        self.change_places(flows, second_attempt, first, now);
         let Some(slot) = flows.table.slots.get_mut(first) else { return Disposition::Reset };
         let server = slot.key.remote_ip();
         let disposition =
@@ -307,20 +309,20 @@ impl Client {
             self.credentials.learn_mss(flows.env.config.network, server, mss);
         }
         flows.touched(first);
-        self.drop_twin(flows, Some(twin));
+        self.drop_second_attempt(flows, Some(second_attempt));
         disposition
     }
 
-    /// The second attempt `twin` succeeds and becomes connection `first`. It takes over the stream and the
-    /// application's settings. The first attempt becomes `twin`.
-    fn change_places(&mut self, flows: &mut Flows, twin: u32, first: u32, now: Instant) {
-        let Some((to, from)) = flows.table.slots.pair_mut(first, twin) else { return };
+    /// The attempt `second_attempt` succeeds and becomes connection `first`. It takes over the stream and the
+    /// application's settings. The first attempt becomes `second_attempt`.
+    fn change_places(&mut self, flows: &mut Flows, second_attempt: u32, first: u32, now: Instant) {
+        let Some((to, from)) = flows.table.slots.pair_mut(first, second_attempt) else { return };
         let Some(asked) = &mut to.asked else { return };
         let (network, server) = (asked.network, to.key.remote_ip());
         let was_open = !asked.awaited;
         let large = loses_large_segments(&to.conn);
         let (sent, slow) = (to.conn.first_syn_sent(), fares_no_better(&to.conn, &from.conn, now));
-        asked.ladder.twin = None;
+        asked.ladder.second_attempt = None;
         asked.ladder.at = None;
         asked.answered_at = Instant::FAR_FUTURE;
         asked.ladder.syns = to.conn.handshake_retransmits().saturating_add(1);
@@ -344,11 +346,11 @@ impl Client {
         to.outcome = Outcome::Handshake(reason);
         let outcome = to.outcome;
         flows.table.wheel.cancel(first);
-        flows.table.wheel.cancel(twin);
+        flows.table.wheel.cancel(second_attempt);
         flows.table.index.remove(hashes.1, first);
-        flows.table.index.remove(hashes.0, twin);
+        flows.table.index.remove(hashes.0, second_attempt);
         flows.table.map(hashes.0, first);
-        flows.table.map(hashes.1, twin);
+        flows.table.map(hashes.1, second_attempt);
         if large {
             self.credentials.learn_path_mss(network, server, SMALL_SEGMENT, now);
         }
@@ -363,9 +365,9 @@ impl Client {
         flows.env.journal.trace(Trace::Outcome(id, outcome));
     }
 
-    /// Ends the connection `twin`: the second attempt, or the first one if they have changed places.
-    pub(crate) fn drop_twin(&mut self, flows: &mut Flows, twin: Option<u32>) {
-        let Some(index) = twin else { return };
+    /// Ends the connection `second_attempt`: the second attempt, or the first one if they have changed places.
+    pub(crate) fn drop_second_attempt(&mut self, flows: &mut Flows, second_attempt: Option<u32>) {
+        let Some(index) = second_attempt else { return };
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
         slot.owner = Owner::Nobody;
         slot.conn.abort(&mut flows.env.pool);
@@ -373,9 +375,9 @@ impl Client {
     }
 
     /// Notes that the second attempt of connection `first` no longer exists.
-    pub(crate) fn forget_twin(&mut self, table: &mut Table, first: u32) {
+    pub(crate) fn forget_second_attempt(&mut self, table: &mut Table, first: u32) {
         if let Some(asked) = table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
-            asked.ladder.twin = None;
+            asked.ladder.second_attempt = None;
         }
     }
 }

@@ -96,7 +96,7 @@ impl Client {
 /// The other attempt of a connect whose one attempt is over.
 pub(crate) enum Other {
     /// The second attempt (index), which ends too.
-    Twin(u32),
+    SecondAttempt(u32),
     /// The first attempt (index), which has no second one any more.
     First(u32),
 }
@@ -269,7 +269,7 @@ impl Client {
             return self.refuse_second_time(flows, index, now);
         }
         (asked.awaited, asked.answered_at) = (false, now);
-        let twin = asked.ladder.twin.take();
+        let second_attempt = asked.ladder.second_attempt.take();
         let (network, form, cookie, plain_why) = (asked.network, asked.form, &asked.cookie, asked.plain);
         let (fast_open, bare) = (asked.fast_open, asked.bare);
         let server = slot.key.remote_ip();
@@ -336,8 +336,8 @@ impl Client {
         if outcome.is_accepted() {
             flows.env.journal.counters.first_flights_taken += 1;
         }
-        if unlikely(twin.is_some()) {
-            self.drop_twin(flows, twin);
+        if unlikely(second_attempt.is_some()) {
+            self.drop_second_attempt(flows, second_attempt);
         }
         self.watch(&mut flows.table, index, now);
         if !self.armed.is_empty()
@@ -400,7 +400,7 @@ impl Client {
         let again = sent.distrusted.is_some();
         sent.distrusted = sent.distrusted.or(answer.outcome.reason());
         let sent = sent.clone();
-        let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.twin.is_some());
+        let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.second_attempt.is_some());
         if !again {
             self.note_asap(network, server, &sent, false, now);
             self.credentials.note_failure(network, server, now);

@@ -50,18 +50,18 @@ impl Client {
 
     /// The part of [`Self::visit_over`] about the first flight, and whether it was accepted and answered.
     fn flight_over(&mut self, slot: &mut Slot, now: Instant) -> (bool, Option<Other>) {
-        if let Owner::Twin(first) = slot.owner {
+        if let Owner::SecondAttempt(first) = slot.owner {
             slot.owner = Owner::Nobody;
             return (false, Some(Other::First(first)));
         }
         let Some(asked) = &mut slot.asked else { return (false, None) };
-        let twin = asked.ladder.twin.take().map(Other::Twin);
+        let second_attempt = asked.ladder.second_attempt.take().map(Other::SecondAttempt);
         if asked.awaited {
             if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             self.unanswered(slot, now);
-            return (false, twin);
+            return (false, second_attempt);
         }
         if asked.at_most_once
             && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
@@ -73,7 +73,7 @@ impl Client {
         }
         if asked.answered_at == Instant::FAR_FUTURE {
             // The connection was opened without the first flight, so its end says nothing about it.
-            return (false, twin);
+            return (false, second_attempt);
         }
         let answered = slot.conn.totals().bytes_received > 0;
         if unlikely(!slot.conn.has_heard_data())
@@ -83,14 +83,14 @@ impl Client {
             // the SYN, but not the connection that it opens.
             self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
         }
-        (answered && slot.outcome.is_accepted(), twin)
+        (answered && slot.outcome.is_accepted(), second_attempt)
     }
 
     /// Does what [`Self::visit_over`] returned.
     pub(crate) fn tell_other(&mut self, flows: &mut Flows, other: Other) {
         match other {
-            Other::Twin(twin) => self.drop_twin(flows, Some(twin)),
-            Other::First(first) => self.forget_twin(&mut flows.table, first),
+            Other::SecondAttempt(second_attempt) => self.drop_second_attempt(flows, Some(second_attempt)),
+            Other::First(first) => self.forget_second_attempt(&mut flows.table, first),
         }
     }
 
@@ -102,17 +102,17 @@ impl Client {
             return;
         };
         self.tell_path(&flows.env.config, slot, now);
-        let twin = self.give_up(slot, now);
-        if unlikely(twin.is_some()) {
-            self.drop_twin(flows, twin);
+        let second_attempt = self.give_up(slot, now);
+        if unlikely(second_attempt.is_some()) {
+            self.drop_second_attempt(flows, second_attempt);
         }
     }
 
     /// The application ends a connection at once.
     pub(crate) fn aborted(&mut self, flows: &mut Flows, id: ConnId, now: Instant) {
         if let Some(slot) = flows.table.slots.get_live(id.index, id.generation) {
-            let twin = self.give_up(slot, now);
-            self.drop_twin(flows, twin);
+            let second_attempt = self.give_up(slot, now);
+            self.drop_second_attempt(flows, second_attempt);
         }
     }
 
@@ -146,15 +146,15 @@ impl Client {
         }
         self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
         // The end of the connection reports nothing more and ends no second attempt.
-        slot.asked.take().and_then(|asked| asked.ladder.twin)
+        slot.asked.take().and_then(|asked| asked.ladder.second_attempt)
     }
 
     /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
     pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let twin = slot.asked.as_mut().and_then(|asked| asked.ladder.twin.take());
+        let second_attempt = slot.asked.as_mut().and_then(|asked| asked.ladder.second_attempt.take());
         self.unanswered(slot, now);
-        self.drop_twin(flows, twin);
+        self.drop_second_attempt(flows, second_attempt);
     }
 
     /// The part of [`Self::no_answer`] about the connection itself.

@@ -28,7 +28,7 @@ pub(crate) enum Owner {
     /// The application.
     Application,
     /// Another connection (index): this one is its second attempt, from another port.
-    Twin(u32),
+    SecondAttempt(u32),
     /// Nobody: the connection closes in the background.
     #[default]
     Nobody,
@@ -176,7 +176,7 @@ pub(crate) struct Ladder {
     /// When to check again; `None` if there is nothing to wait for.
     pub at: Option<Instant>,
     /// The second attempt, from another port (index).
-    pub twin: Option<u32>,
+    pub second_attempt: Option<u32>,
     /// When the connection was last probed.
     pub probed_at: Option<Instant>,
     /// Whether the second attempt starts before this one has failed, because the path is new to first flights.
@@ -371,7 +371,7 @@ mod tests {
             slot.renew(&tcp, Beginning { ends: ends(), key, hash, owner, outcome, now });
         };
         let mut slot = Slot::default();
-        begin(&mut slot, &before, 1, Owner::Twin(3), Outcome::Accepted);
+        begin(&mut slot, &before, 1, Owner::SecondAttempt(3), Outcome::Accepted);
         (slot.side, slot.stage, slot.shown) = (Side::Client, Stage::Ended, Shown::ByFront);
         slot.marks = Marks(u8::MAX);
         (slot.turn, slot.event) = (InQueue::Yes, InQueue::Yes);

@@ -196,7 +196,7 @@ impl Listeners {
     /// connection, or if the listener is strict.
     pub(crate) fn keeps_place(&self, owner: Owner) -> bool {
         match owner {
-            Owner::Application | Owner::Nobody | Owner::Twin(_) => true,
+            Owner::Application | Owner::Nobody | Owner::SecondAttempt(_) => true,
             Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => {
                 self.at(listener).is_some_and(|listener| listener.config.quarantines_every())
             }

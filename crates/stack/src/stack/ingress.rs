@@ -339,7 +339,7 @@ impl Stack {
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let opens_or_ends = segment.flags.intersects(Flags::SYN.union(Flags::RST));
-        if opens_or_ends || matches!(slot.owner, Owner::SynQueue(_) | Owner::Twin(_)) {
+        if opens_or_ends || matches!(slot.owner, Owner::SynQueue(_) | Owner::SecondAttempt(_)) {
             return self.deliver_opening(index, segment, now);
         }
         if self.flows.deliver(index, segment, now) {
@@ -377,9 +377,9 @@ impl Stack {
         }
         let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
             self.client.handle_answer(&mut self.flows, index, segment, now)
-        } else if let Owner::Twin(first) = owner {
+        } else if let Owner::SecondAttempt(first) = owner {
             cold_path();
-            self.client.handle_twin(&mut self.flows, index, first, segment, now)
+            self.client.handle_second_attempt(&mut self.flows, index, first, segment, now)
         } else {
             slot.conn.handle_segment(segment, now, &mut self.flows.env.pool)
         };
