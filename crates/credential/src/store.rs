@@ -16,7 +16,7 @@ use crate::identity::Identity;
 use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
-use entry::Ladder;
+use entry::FormFallback;
 use failures::Lost;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
@@ -137,7 +137,7 @@ impl CredentialStore {
         self.learn(network, server, |known| {
             *known = entry;
             if let Some(form) = form {
-                known.ladder = Ladder::Answered(form);
+                known.form_fallback = FormFallback::Answered(form);
             }
         });
     }
@@ -244,7 +244,7 @@ impl CredentialStore {
     ) {
         self.learn(network, server, |entry| {
             entry.cookies.grant(cookie, form, now);
-            entry.ladder = Ladder::Answered(form);
+            entry.form_fallback = FormFallback::Answered(form);
         });
         let rotating = self.entries.peek(&(network, server)).is_some_and(|e| e.cookies.is_rotating());
         if !rotating {
@@ -497,18 +497,20 @@ impl CredentialStore {
     pub fn note_unanswered(&mut self, network: NetworkId, server: IpAddr, form: FastOpenForm) {
         let mut before = None;
         self.learn(network, server, |entry| {
-            before = Some(entry.ladder);
-            entry.ladder = match (entry.ladder, form) {
-                (Ladder::Fresh, FastOpenForm::Standard) => Ladder::TryExperimental,
-                (Ladder::Fresh | Ladder::TryExperimental, FastOpenForm::Experimental) => Ladder::GaveUp,
+            before = Some(entry.form_fallback);
+            entry.form_fallback = match (entry.form_fallback, form) {
+                (FormFallback::Fresh, FastOpenForm::Standard) => FormFallback::TryExperimental,
+                (FormFallback::Fresh | FormFallback::TryExperimental, FastOpenForm::Experimental) => {
+                    FormFallback::GaveUp
+                }
                 // The server may understand the standard form by now, so start again.
-                (Ladder::Answered(_), FastOpenForm::Experimental) => Ladder::Fresh,
+                (FormFallback::Answered(_), FastOpenForm::Experimental) => FormFallback::Fresh,
                 // It granted a cookie in this form before. So it is at its pending limit, or Fast Open is
                 // switched off.
                 (state, _) => state,
             };
         });
-        if self.entries.peek(&(network, server)).map(|entry| entry.ladder) != before {
+        if self.entries.peek(&(network, server)).map(|entry| entry.form_fallback) != before {
             self.tell(network, server, || What::Unanswered(form));
         }
     }

@@ -451,5 +451,5 @@ fn random_losses_leave_nothing_behind() {
         assert_eq!((client.buffer_bytes(), client.poll_timeout()), (0, None), "seed {seed}");
     }
     println!("random losses: {raced} second attempts in 200 visits");
-    assert!(raced > 20, "the third rung was not reached often enough to mean anything");
+    assert!(raced > 20, "the third step was not reached often enough to mean anything");
 }

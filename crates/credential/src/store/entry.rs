@@ -20,7 +20,7 @@ pub struct Entry {
     pub failures: Failures,
     /// The largest segment that the path passes, if that was learnt.
     pub path_mss: Option<PathMss>,
-    pub(super) ladder: Ladder,
+    pub(super) form_fallback: FormFallback,
     /// When the other stores of the client last heard that first flights get through.
     pub(super) told: Option<Instant>,
 }
@@ -41,7 +41,7 @@ impl Entry {
             rtt: None,
             failures: Failures::NONE,
             path_mss: None,
-            ladder: Ladder::Fresh,
+            form_fallback: FormFallback::Fresh,
             told: None,
         }
     }
@@ -73,7 +73,7 @@ impl Entry {
         let (newer, granted) = self.cookies.since(used, self.failures.refused_at());
         self.cookies.answered(used, answer, fresh, now);
         if let Some((_, form)) = fresh {
-            self.ladder = Ladder::Answered(form);
+            self.form_fallback = FormFallback::Answered(form);
         }
         match (answer, fresh) {
             (Answer::Accepted, _) | (Answer::Refused, None) => self.failures.no_refusal(),
@@ -86,9 +86,9 @@ impl Entry {
     pub(super) fn request_form(&self) -> FastOpenForm {
         // The first case is the common one. A chain of comparisons is faster here than the jump table of a
         // `match`.
-        if let Ladder::Answered(form) = self.ladder {
+        if let FormFallback::Answered(form) = self.form_fallback {
             form
-        } else if self.ladder == Ladder::TryExperimental {
+        } else if self.form_fallback == FormFallback::TryExperimental {
             FastOpenForm::Experimental
         } else {
             FastOpenForm::Standard
@@ -104,7 +104,7 @@ impl Entry {
 
 /// The state that decides in which option form to ask for a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ladder {
+pub(super) enum FormFallback {
     /// Nothing is known: ask in 34.
     Fresh,
     /// A request in 34 got no answer: ask in 254 once.

@@ -94,7 +94,7 @@ fn a_store_of_nothing_answers_with_the_defaults() {
 
 //= rfc7413 9-a 9-b test
 #[test]
-fn form_ladder_34_then_254_once_then_34() {
+fn form_fallback_34_then_254_once_then_34() {
     let mut store = CredentialStore::new(8);
     assert_eq!(store.request_form(HOME, SERVER), Standard);
     for expected in [Experimental, Standard, Standard, Standard] {

@@ -16,7 +16,7 @@ use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Beginning, Ladder, Owner, SentOffer, Side};
+use crate::flows::slot::{Asked, Beginning, Fallback, Owner, SentOffer, Side};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -159,7 +159,7 @@ impl Client {
             plain: None,
             awaited: true,
             answered_at: Instant::FAR_FUTURE,
-            ladder: Ladder::default(),
+            fallback: Fallback::default(),
         };
         let plan = SynPlan {
             options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),

@@ -112,7 +112,7 @@ impl Client {
                 slot.side = Side::Client;
             },
         );
-        self.plan_ladder(&mut flows.table, index, config, data.get(..taken).unwrap_or_default(), now);
+        self.plan_fallback(&mut flows.table, index, config, data.get(..taken).unwrap_or_default(), now);
         flows.env.journal.counters.active_opens += 1;
         let news = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
         Ok((flows.table.id(index), taken, news))

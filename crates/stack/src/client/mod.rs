@@ -1,7 +1,7 @@
 //! The client's side of Fast Open: what a SYN asks for, what the answer means (RFC 7413 §4.1).
 
 pub(crate) mod connect;
-pub(crate) mod ladder;
+pub(crate) mod fallback;
 pub(crate) mod ports;
 pub(crate) mod visit;
 
@@ -12,7 +12,7 @@ use crate::config::{Certified, Config, ConnectConfig};
 use crate::env::Env;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Ladder, SentOffer, Shown, Slot};
+use crate::flows::slot::{Asked, Fallback, SentOffer, Shown, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -216,7 +216,7 @@ impl Client {
         asked.at_most_once = !config.replay_safe;
         asked.awaited = true;
         asked.answered_at = Instant::FAR_FUTURE;
-        asked.ladder = Ladder::default();
+        asked.fallback = Fallback::default();
         Intent { asked: Some(asked), outcome: Outcome::Undecided, path_mss }
     }
 
@@ -269,7 +269,7 @@ impl Client {
             return self.refuse_second_time(flows, index, now);
         }
         (asked.awaited, asked.answered_at) = (false, now);
-        let second_attempt = asked.ladder.second_attempt.take();
+        let second_attempt = asked.fallback.second_attempt.take();
         let (network, form, cookie, plain_why) = (asked.network, asked.form, &asked.cookie, asked.plain);
         let (fast_open, bare) = (asked.fast_open, asked.bare);
         let server = slot.key.remote_ip();
@@ -400,12 +400,12 @@ impl Client {
         let again = sent.distrusted.is_some();
         sent.distrusted = sent.distrusted.or(answer.outcome.reason());
         let sent = sent.clone();
-        let (climbs, begun) = (asked.ladder.first.is_some(), asked.ladder.second_attempt.is_some());
+        let (falls_back, begun) = (asked.fallback.first.is_some(), asked.fallback.second_attempt.is_some());
         if !again {
             self.note_asap(network, server, &sent, false, now);
             self.credentials.note_failure(network, server, now);
         }
-        if climbs {
+        if falls_back {
             if !begun {
                 self.second_attempt(flows, index, now);
             }

@@ -55,7 +55,7 @@ impl Client {
             return (false, Some(Other::First(first)));
         }
         let Some(asked) = &mut slot.asked else { return (false, None) };
-        let second_attempt = asked.ladder.second_attempt.take().map(Other::SecondAttempt);
+        let second_attempt = asked.fallback.second_attempt.take().map(Other::SecondAttempt);
         if asked.awaited {
             if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
@@ -146,13 +146,13 @@ impl Client {
         }
         self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
         // The end of the connection reports nothing more and ends no second attempt.
-        slot.asked.take().and_then(|asked| asked.ladder.second_attempt)
+        slot.asked.take().and_then(|asked| asked.fallback.second_attempt)
     }
 
     /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
     pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let second_attempt = slot.asked.as_mut().and_then(|asked| asked.ladder.second_attempt.take());
+        let second_attempt = slot.asked.as_mut().and_then(|asked| asked.fallback.second_attempt.take());
         self.unanswered(slot, now);
         self.drop_second_attempt(flows, second_attempt);
     }

@@ -151,7 +151,7 @@ pub(crate) struct Asked {
     /// When the SYN-ACK came; [`Instant::FAR_FUTURE`] before.
     pub answered_at: Instant,
     /// The fallback sequence: the second attempt, or what may lead to one.
-    pub ladder: Ladder,
+    pub fallback: Fallback,
 }
 
 /// How far a second attempt is that starts although the first one may only be slow.
@@ -170,7 +170,7 @@ pub(crate) enum Eager {
 
 /// The fallback sequence of a connect whose data may run twice: what it does when no answer comes.
 #[derive(Debug, Default)]
-pub(crate) struct Ladder {
+pub(crate) struct Fallback {
     /// The first flight, to send it again from another port; `None` if that is not allowed or not needed.
     pub first: Option<Box<[u8]>>,
     /// When to check again; `None` if there is nothing to wait for.
@@ -317,7 +317,7 @@ impl Slot {
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = self.conn.poll_timeout();
-        match self.asked.as_ref().and_then(|asked| asked.ladder.at) {
+        match self.asked.as_ref().and_then(|asked| asked.fallback.at) {
             Some(at) => Some(own.map_or(at, |own| own.min(at))),
             None => own,
         }

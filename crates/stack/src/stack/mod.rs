@@ -241,7 +241,7 @@ impl Stack {
             mss: slot.conn.mss(),
             nodelay: slot.conn.nodelay(),
             handshake_retransmits: (slot.asked.as_ref())
-                .map_or(0, |a| a.ladder.syns)
+                .map_or(0, |a| a.fallback.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
             network_error: slot.network_error,
             certificate: slot.shown != Shown::Nothing,
@@ -295,12 +295,13 @@ impl Stack {
         while let Some(index) = self.flows.table.wheel.pop_expired(now) {
             if let Some(slot) = self.flows.table.slots.get_mut(index) {
                 slot.conn.handle_timeout(now, &mut self.flows.env.pool);
-                let climbs = slot.asked.as_ref().is_some_and(|a| a.ladder.at.is_some_and(|at| at <= now));
+                let falls_back =
+                    slot.asked.as_ref().is_some_and(|a| a.fallback.at.is_some_and(|at| at <= now));
                 if self.flows.touch(index) {
                     self.take_news(index, now);
                 }
-                if climbs {
-                    self.client.climb(&mut self.flows, index, now);
+                if falls_back {
+                    self.client.fall_back(&mut self.flows, index, now);
                     self.settle(now);
                 }
             }

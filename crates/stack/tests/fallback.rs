@@ -44,7 +44,7 @@ impl Attempt {
 }
 
 /// Runs the fallback sequence up to step 3. Returns the connection, the first attempt and the second one.
-fn climbed(p: &mut Peer, data: &[u8]) -> (ConnId, Attempt, Attempt) {
+fn fallen_back(p: &mut Peer, data: &[u8]) -> (ConnId, Attempt, Attempt) {
     let id = connect(p, data);
     let first = Attempt::of(p);
     p.pass(2 * T6 + TICK);
@@ -71,7 +71,7 @@ fn nothing_is_left(p: &mut Peer) {
 }
 
 #[test]
-fn the_three_rungs() {
+fn the_three_steps() {
     let mut p = world();
     let start = p.ms();
     let id = connect(&mut p, DATA);
@@ -113,7 +113,7 @@ fn without_leave_there_is_no_other_port() {
 #[test]
 fn the_second_attempt_wins() {
     let mut p = world();
-    let (id, first, second) = climbed(&mut p, DATA);
+    let (id, first, second) = fallen_back(&mut p, DATA);
     let answer = second.answered(&mut p, 1);
     p.send(answer.mss(1_400));
     p.expect().is_ack().seq(1).ack(1).data(DATA);
@@ -144,7 +144,7 @@ fn the_first_attempt_wins() {
     // The plain SYN of the first attempt is answered, or late its SYN with the data.
     for (acked, result) in [(1, Outcome::Handshake(Reason::SynTimedOut)), (AFTER, Outcome::Accepted)] {
         let mut p = world();
-        let (id, first, second) = climbed(&mut p, DATA);
+        let (id, first, second) = fallen_back(&mut p, DATA);
         let answer = first.answered(&mut p, acked);
         p.send(answer);
         let reply = p.expect().is_ack();
@@ -165,7 +165,7 @@ fn the_first_attempt_wins() {
 #[test]
 fn the_stream_moves_to_the_winner() {
     let mut p = world_with(|c| c.tcp.set_nodelay(true));
-    let (id, _, second) = climbed(&mut p, DATA);
+    let (id, _, second) = fallen_back(&mut p, DATA);
     p.write(id, b" more");
     p.shutdown(id);
     p.quiet();
@@ -186,7 +186,7 @@ fn the_stream_moves_to_the_winner() {
 #[test]
 fn data_in_the_second_syn_ack() {
     let mut p = world();
-    let (id, _, second) = climbed(&mut p, DATA);
+    let (id, _, second) = fallen_back(&mut p, DATA);
     let answer = second.answered(&mut p, 1);
     p.send(answer.data(b"hello"));
     p.expect().is_ack().ack(6).data(DATA);
@@ -197,7 +197,7 @@ fn data_in_the_second_syn_ack() {
 fn giving_up_ends_both_attempts() {
     for release in [true, false] {
         let mut p = world();
-        let (id, first, second) = climbed(&mut p, DATA);
+        let (id, first, second) = fallen_back(&mut p, DATA);
         if !release {
             p.abort(id);
         }
@@ -214,7 +214,7 @@ fn giving_up_ends_both_attempts() {
 #[test]
 fn nobody_ever_answers() {
     let mut p = world();
-    let (id, ..) = climbed(&mut p, DATA);
+    let (id, ..) = fallen_back(&mut p, DATA);
     p.pass(300_000);
     p.drain();
     assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
@@ -227,7 +227,7 @@ fn nobody_ever_answers() {
 #[test]
 fn refusals() {
     let mut p = world();
-    let (id, first, second) = climbed(&mut p, DATA);
+    let (id, first, second) = fallen_back(&mut p, DATA);
     p.local_port = second.port;
     p.send(seg().rst().raw_ack(second.syn.raw_seq + 1));
     assert_eq!((p.stack.connections(), p.state(id)), (1, StateName::SynSent));
@@ -242,7 +242,7 @@ fn refusals() {
 #[test]
 fn a_crossing_syn_is_not_for_the_second_attempt() {
     let mut p = world();
-    let (id, _, second) = climbed(&mut p, DATA);
+    let (id, _, second) = fallen_back(&mut p, DATA);
     p.local_port = second.port;
     p.send(seg().syn().mss(1460));
     p.quiet();

@@ -1,4 +1,4 @@
-//! The fallback sequence of a connect whose first flight gets no answer. The code calls it a ladder. It ensures
+//! The fallback sequence of a connect whose first flight gets no answer. It ensures
 //! that such a connect is never much slower than an ordinary one.
 //!
 //! 1. The client sends the SYN with data.
@@ -73,7 +73,7 @@ fn eager_step(rtt: Duration) -> Duration {
 
 impl Client {
     /// Prepares step 3 of the fallback sequence for a connect that begins now, if it may have that step.
-    pub(crate) fn plan_ladder(
+    pub(crate) fn plan_fallback(
         &mut self,
         table: &mut Table,
         index: u32,
@@ -88,20 +88,20 @@ impl Client {
         let Some(slot) = table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
         let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
-        asked.ladder.at = Some(now + timeout * 2);
+        asked.fallback.at = Some(now + timeout * 2);
         let riding = data.get(..slot.conn.first_flight_len()).unwrap_or_default();
-        asked.ladder.first = Some(Box::from(riding));
+        asked.fallback.first = Some(Box::from(riding));
     }
 
     /// Takes the next step of the fallback sequence of connection `index`.
-    pub(crate) fn climb(&mut self, flows: &mut Flows, index: u32, now: Instant) {
+    pub(crate) fn fall_back(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
-        asked.ladder.at = None;
+        asked.fallback.at = None;
         if slot.key.is_carried() {
             return self.remind(flows, index, now);
         }
-        if asked.ladder.first.is_none() || slot.owner != Owner::Application {
+        if asked.fallback.first.is_none() || slot.owner != Owner::Application {
             return;
         }
         match slot.conn.state() {
@@ -118,28 +118,28 @@ impl Client {
     pub(crate) fn watch(&mut self, table: &mut Table, index: u32, now: Instant) {
         let Some(slot) = table.slots.get_mut(index) else { return };
         let Some(asked) = &mut slot.asked else { return };
-        if asked.ladder.first.is_none() && !slot.key.is_carried() {
+        if asked.fallback.first.is_none() && !slot.key.is_carried() {
             // There is nothing to send again.
-            asked.ladder.at = None;
+            asked.fallback.at = None;
             return;
         }
         let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
         let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
-        let ladder = &mut asked.ladder;
+        let fallback = &mut asked.fallback;
         if slot.key.is_carried() {
             // A retransmitted SYN-ACK shows a round trip that is too long, and one ACK more does no harm.
-            ladder.wait = WATCH_MIN;
-            ladder.at = slot.outcome.is_accepted().then(|| now + ladder.wait);
-            ladder.acked = slot.conn.totals().bytes_acked;
+            fallback.wait = WATCH_MIN;
+            fallback.at = slot.outcome.is_accepted().then(|| now + fallback.wait);
+            fallback.acked = slot.conn.totals().bytes_acked;
             return;
         }
-        ladder.wait = (rtt * 3).max(WATCH_MIN);
-        let waits = slot.conn.unacknowledged() > 0 || ladder.first.as_ref().is_some_and(|f| !f.is_empty());
+        fallback.wait = (rtt * 3).max(WATCH_MIN);
+        let waits = slot.conn.unacknowledged() > 0 || fallback.first.as_ref().is_some_and(|f| !f.is_empty());
         // An ordinary handshake shows nothing new about the path.
         let eager = eager && slot.outcome.is_accepted();
-        ladder.eager = if eager { Eager::Probes } else { Eager::No };
-        let wait = if eager { eager_step(rtt) } else { ladder.wait };
-        ladder.at = (waits && ladder.first.is_some()).then(|| now + wait);
+        fallback.eager = if eager { Eager::Probes } else { Eager::No };
+        let wait = if eager { eager_step(rtt) } else { fallback.wait };
+        fallback.at = (waits && fallback.first.is_some()).then(|| now + wait);
     }
 
     /// Repeats the ACK of a handshake in UDP. A server in UDP retransmits its SYN-ACK only once or twice, and sends nothing
@@ -150,14 +150,15 @@ impl Client {
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
         // What came with the SYN-ACK left without our ACK. What came later shows that the server has it.
-        let ladder = &mut asked.ladder;
+        let fallback = &mut asked.fallback;
         let half = conn.rtt().map_or(WATCH_MIN, |rtt| rtt.0) / 2;
-        let heard = conn.last_heard() > asked.answered_at + half || conn.totals().bytes_acked > ladder.acked;
-        if !open || heard || ladder.wait > WATCH_MAX {
+        let heard =
+            conn.last_heard() > asked.answered_at + half || conn.totals().bytes_acked > fallback.acked;
+        if !open || heard || fallback.wait > WATCH_MAX {
             return;
         }
-        ladder.wait *= 2;
-        ladder.at = Some(now + ladder.wait);
+        fallback.wait *= 2;
+        fallback.at = Some(now + fallback.wait);
         conn.acknowledge_again();
         flows.touched(index);
     }
@@ -166,56 +167,56 @@ impl Client {
     fn look(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
         let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
-        let ladder = &mut asked.ladder;
-        let kept = ladder.first.as_ref().map_or(0, |first| first.len() as u64);
+        let fallback = &mut asked.fallback;
+        let kept = fallback.first.as_ref().map_or(0, |first| first.len() as u64);
         let totals = conn.totals();
         // The connection works if there is a response, or if the server took more than is kept.
-        if totals.bytes_received > 0 || totals.bytes_acked > kept || ladder.wait > WATCH_MAX {
-            ladder.first = None;
+        if totals.bytes_received > 0 || totals.bytes_acked > kept || fallback.wait > WATCH_MAX {
+            fallback.first = None;
             return;
         }
         if conn.has_heard_data() {
             // Something behind a hole came, so the path passes data, and the server will fill the hole. Only its silence
             // counts from here on.
-            ladder.eager = Eager::No;
+            fallback.eager = Eager::No;
         }
-        match ladder.eager {
+        match fallback.eager {
             Eager::No => {}
             Eager::Probes => {
                 let rtt = conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
-                (ladder.eager, ladder.probed_at) = (Eager::Begins, Some(now));
-                ladder.at = Some(now + eager_step(rtt));
+                (fallback.eager, fallback.probed_at) = (Eager::Begins, Some(now));
+                fallback.at = Some(now + eager_step(rtt));
                 conn.probe();
                 return flows.touched(index);
             }
             Eager::Begins => {
-                ladder.eager = Eager::Begun;
+                fallback.eager = Eager::Begun;
                 // If its SYN is lost, the sequence continues as on any other path.
-                ladder.at = Some(now + ladder.wait);
+                fallback.at = Some(now + fallback.wait);
                 conn.probe();
                 flows.touched(index);
                 return self.second_attempt(flows, index, now);
             }
-            Eager::Begun if ladder.second_attempt.is_some() => {
-                ladder.at = Some(now + ladder.wait);
+            Eager::Begun if fallback.second_attempt.is_some() => {
+                fallback.at = Some(now + fallback.wait);
                 return;
             }
-            Eager::Begun => ladder.eager = Eager::No,
+            Eager::Begun => fallback.eager = Eager::No,
         }
-        if let Some(at) = ladder.probed_at {
+        if let Some(at) = fallback.probed_at {
             let silent = conn.last_heard() < at;
-            ladder.unanswered = if silent { ladder.unanswered + 1 } else { 0 };
+            fallback.unanswered = if silent { fallback.unanswered + 1 } else { 0 };
             let lost = conn.peer_is_ahead() && !conn.has_heard_data();
-            if lost || conn.timeouts().max(ladder.unanswered) >= SWALLOWED {
+            if lost || conn.timeouts().max(fallback.unanswered) >= SWALLOWED {
                 return self.second_attempt(flows, index, now);
             }
             if !silent {
                 // The server is alive and has sent nothing yet.
-                ladder.wait *= 2;
+                fallback.wait *= 2;
             }
         }
-        ladder.probed_at = Some(now);
-        ladder.at = Some(now + ladder.wait);
+        fallback.probed_at = Some(now);
+        fallback.at = Some(now + fallback.wait);
         conn.probe();
         flows.touched(index);
     }
@@ -248,7 +249,7 @@ impl Client {
             slot.side = Side::Client;
         });
         if let Some(asked) = flows.table.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
-            asked.ladder.second_attempt = Some(second_attempt);
+            asked.fallback.second_attempt = Some(second_attempt);
         }
         flows.env.journal.counters.second_attempts += 1;
         flows.touched(second_attempt);
@@ -273,7 +274,7 @@ impl Client {
             }
             return winner.conn.handle_segment(segment, now, &mut flows.env.pool);
         }
-        let first_bytes = loser.asked.as_ref().and_then(|asked| asked.ladder.first.as_ref());
+        let first_bytes = loser.asked.as_ref().and_then(|asked| asked.fallback.first.as_ref());
         let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
         let totals = loser.conn.totals();
         let open = loser.conn.state() != StateName::SynSent;
@@ -289,12 +290,12 @@ impl Client {
             return Disposition::Reset;
         }
         if let Some(asked) = &mut loser.asked
-            && core::mem::take(&mut asked.ladder.eager) == Eager::Begun
-            && asked.ladder.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
+            && core::mem::take(&mut asked.fallback.eager) == Eager::Begun
+            && asked.fallback.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
             && !loser.conn.peer_is_ahead()
         {
             // The server is alive and has lost nothing: it only takes time to respond.
-            asked.ladder.at = Some(now + asked.ladder.wait);
+            asked.fallback.at = Some(now + asked.fallback.wait);
             self.forget_second_attempt(&mut flows.table, first);
             self.drop_second_attempt(flows, Some(second_attempt));
             flows.touched(first);
@@ -322,11 +323,11 @@ impl Client {
         let was_open = !asked.awaited;
         let large = loses_large_segments(&to.conn);
         let (sent, slow) = (to.conn.first_syn_sent(), fares_no_better(&to.conn, &from.conn, now));
-        asked.ladder.second_attempt = None;
-        asked.ladder.at = None;
+        asked.fallback.second_attempt = None;
+        asked.fallback.at = None;
         asked.answered_at = Instant::FAR_FUTURE;
-        asked.ladder.syns = to.conn.handshake_retransmits().saturating_add(1);
-        let kept = asked.ladder.first.take().filter(|_| was_open).unwrap_or_default();
+        asked.fallback.syns = to.conn.handshake_retransmits().saturating_add(1);
+        let kept = asked.fallback.first.take().filter(|_| was_open).unwrap_or_default();
         from.conn.adopt(&mut to.conn, &kept, &mut flows.env.pool);
         core::mem::swap(&mut to.conn, &mut from.conn);
         core::mem::swap(&mut to.key, &mut from.key);
@@ -377,7 +378,7 @@ impl Client {
     /// Notes that the second attempt of connection `first` no longer exists.
     pub(crate) fn forget_second_attempt(&mut self, table: &mut Table, first: u32) {
         if let Some(asked) = table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
-            asked.ladder.second_attempt = None;
+            asked.fallback.second_attempt = None;
         }
     }
 }
