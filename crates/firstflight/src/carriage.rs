@@ -13,10 +13,10 @@
 //! A client sends them so if [`ClientBuilder::inside_lookups`](crate::ClientBuilder::inside_lookups) says so, and
 //! [`Stream::inside_lookup`](crate::Stream::inside_lookup) says what became of each.
 
-mod armed;
 mod ask;
 mod cut;
 mod exchange;
+mod in_lookup;
 mod lookup;
 mod losses;
 mod proof;
@@ -33,13 +33,13 @@ use crate::client::transport::engine::EngineTcp;
 use crate::endpoint::Endpoint;
 use crate::first_flight::{FirstFlight, Flights};
 use crate::time::Time;
-use armed::Armed;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery, Manners, Stop};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, FirstData};
 use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::Carriage;
 use firstflight_wire::asap::{UdpService, Zone};
+use in_lookup::InLookupConnect;
 use losses::{Fate, Losses, Parameter};
 use std::future::Future;
 use std::io;
@@ -263,12 +263,13 @@ impl DnsPath {
         let flight = inner.manners().take(carriage.zone, inner.network(), inner.resolver.ip(), now)?;
         let sealed = || {
             let data = FirstData::part(first.data(), carried);
-            let armed = Armed::new(&inner.endpoint, proof.verifier, server.port, data, &config)?;
-            if armed.taken < first.data().len() {
+            let in_lookup =
+                InLookupConnect::new(&inner.endpoint, proof.verifier, server.port, data, &config)?;
+            if in_lookup.taken < first.data().len() {
                 return Err(HeldBack::TooLong);
             }
-            let queries = armed.seal(proof.seen, &carriage, inner.form.parity)?;
-            Ok(Ready { armed, sealed: Sealed { flight, queries, carried, of: (&carriage).into() } })
+            let queries = in_lookup.seal(proof.seen, &carriage, inner.form.parity)?;
+            Ok(Ready { in_lookup, sealed: Sealed { flight, queries, carried, of: (&carriage).into() } })
         };
         sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }
@@ -308,7 +309,7 @@ impl DnsPath {
 
 /// A first flight that is ready to be sent.
 pub(crate) struct Ready {
-    armed: Armed,
+    in_lookup: InLookupConnect,
     sealed: Sealed,
 }
 

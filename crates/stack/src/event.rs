@@ -201,8 +201,8 @@ pub struct ConnectionInfo {
     pub network_error: Option<IcmpErrorKind>,
     /// Whether a certificate was shown with the first flight.
     pub certificate: bool,
-    /// Whether the first flight was accepted after it travelled in a lookup ([`crate::Stack::arm`]): a front
-    /// delivered it to the server.
+    /// Whether the first flight was accepted after it travelled in a lookup ([`crate::Stack::connect_in_lookup`]): a
+    /// front delivered it to the server.
     pub relayed: bool,
     /// Age of the cookie that our SYN showed, if it showed one.
     pub cookie_age: Option<core::time::Duration>,

@@ -36,7 +36,7 @@ mod shard;
 mod stack;
 
 pub use asap::certificates::Verifications;
-pub use asap::lookup::{ArmedSyn, FirstData};
+pub use asap::lookup::{FirstData, InLookupSyn};
 pub use asap::relayed::RelayedFlight;
 pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;

@@ -105,18 +105,20 @@ impl Client {
 
     /// Starts a visit inside a lookup.
     pub fn look_up(&mut self, data: &[u8], now: Instant) -> Option<Looked> {
-        let armed =
-            self.stack.arm(PORT, FirstData::whole(data), &self.config(Way::Lookup, false, now), now).ok()?;
-        self.visits.push(Visit { id: armed.id, read: 0 });
-        let block = block_of(&Segment::parse(&armed.segment).ok()?)?;
+        let in_lookup = self
+            .stack
+            .connect_in_lookup(PORT, FirstData::whole(data), &self.config(Way::Lookup, false, now), now)
+            .ok()?;
+        self.visits.push(Visit { id: in_lookup.id, read: 0 });
+        let block = block_of(&Segment::parse(&in_lookup.segment).ok()?)?;
         let seen = SocketAddr::new(self.address, OURS);
-        let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
+        let info = ConnectionInfo::from_segment(seen, &in_lookup.segment).ok()?;
         let (sealed, key) = seal(&info, &carriage(), &mut self.random).ok()?;
-        assert!(self.stack.expect_answer(armed.id, key));
+        assert!(self.stack.expect_answer(in_lookup.id, key));
         let fragments = Fragments::split(&sealed, Attempt::default(), false);
         let queries = FragmentQuery::all(&fragments, zone(), &mut self.random).ok()?;
         let queries = queries.iter().map(|query| query.as_bytes().to_vec()).collect();
-        Some(Looked { id: armed.id, block, queries })
+        Some(Looked { id: in_lookup.id, block, queries })
     }
 
     /// A block for a request with this id and data, signed for a SYN on IP.

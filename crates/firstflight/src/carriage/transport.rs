@@ -3,7 +3,7 @@
 use super::ask::PATIENCE;
 use super::losses::Fate;
 use super::report::{HeldBack, Report, Way};
-use super::{Armed, DnsPath, Ready, Server};
+use super::{DnsPath, InLookupConnect, Ready, Server};
 use crate::attempts::FailedAttempt;
 use crate::client::connect::Filter;
 use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
@@ -42,7 +42,7 @@ type Departing = Pin<Box<dyn Future<Output = io::Result<oneshot::Sender<Fate>>> 
 pub(crate) struct LookupAttempt {
     path: DnsPath,
     /// `None` once it is handed over.
-    armed: Option<Armed>,
+    in_lookup: Option<InLookupConnect>,
     flight: FlightId,
     /// Sends the names.
     departing: Option<Departing>,
@@ -90,7 +90,7 @@ impl<'a> InLookup<'a> {
     }
 
     fn begin_in_lookup(&self, ready: Ready) -> LookupAttempt {
-        let Ready { armed, sealed } = ready;
+        let Ready { in_lookup, sealed } = ready;
         let (path, flight, found) = (self.path.clone(), sealed.flight, Arc::new(Notify::new()));
         {
             let mut report = lock(&self.report);
@@ -109,7 +109,7 @@ impl<'a> InLookup<'a> {
         LookupAttempt {
             found_at: known.then(|| path.0.time.now()),
             path,
-            armed: Some(armed),
+            in_lookup: Some(in_lookup),
             flight,
             departing: Some(departing),
             sending,
@@ -216,7 +216,7 @@ impl<'a> Transports for InLookup<'a> {
 impl LookupAttempt {
     /// It has won.
     fn arrive(&mut self) -> Option<Stream> {
-        let stream = Stream::from(self.armed.take()?.bound());
+        let stream = Stream::from(self.in_lookup.take()?.bound());
         let info = stream.info();
         let way = match &info {
             Some(info) if info.relayed => Way::Lookup,
@@ -248,7 +248,8 @@ impl LookupAttempt {
 
     /// Whether the address that has answered may be connected to.
     fn is_allowed(&self) -> bool {
-        let peer = self.armed.as_ref().and_then(|armed| armed.stream.info()).map(|info| info.remote);
+        let peer =
+            self.in_lookup.as_ref().and_then(|in_lookup| in_lookup.stream.info()).map(|info| info.remote);
         match (&self.filter, peer) {
             (Some(filter), Some(peer)) => filter(&[peer]).is_ok_and(|allowed| allowed.contains(&peer)),
             _ => true,
@@ -288,8 +289,8 @@ impl Attempt for Box<LookupAttempt> {
                 }
             });
         }
-        let Some(armed) = &self.armed else { return Poll::Pending };
-        match armed.stream.poll_connected(cx) {
+        let Some(in_lookup) = &self.in_lookup else { return Poll::Pending };
+        match in_lookup.stream.poll_connected(cx) {
             Poll::Ready(Ok(())) if self.is_allowed() => return Poll::Ready(Event::Established),
             Poll::Ready(Ok(())) => {
                 // A server at another address than the lookup's has answered.
@@ -305,7 +306,7 @@ impl Attempt for Box<LookupAttempt> {
         }
         if self.direct.is_some()
             && !self.direct_refused
-            && armed.stream.poll_direct_refused(armed.id, cx).is_ready()
+            && in_lookup.stream.poll_direct_refused(in_lookup.id, cx).is_ready()
         {
             self.direct_refused = true;
             return Poll::Ready(Event::DirectRefused);
@@ -333,7 +334,8 @@ impl Attempt for Box<LookupAttempt> {
     fn send_direct(&mut self, remote: SocketAddr) -> bool {
         // It goes at once, even if the copy in the lookup may have won: its arrival proves the client's address to the
         // server, which may then send the whole response.
-        let sent = self.armed.as_ref().is_some_and(|armed| self.path.send_direct(armed.id, remote.ip()));
+        let sent =
+            self.in_lookup.as_ref().is_some_and(|in_lookup| self.path.send_direct(in_lookup.id, remote.ip()));
         self.direct = sent.then_some(remote);
         sent
     }

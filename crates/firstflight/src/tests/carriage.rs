@@ -217,7 +217,7 @@ async fn the_answer_comes_without_the_address() {
     assert!(stream.outcome().is_accepted() && stream.info().unwrap().relayed);
     let counters = world.server.counters();
     assert_eq!((counters.relayed, counters.relayed_dropped), (1, 0));
-    assert_eq!(world.client.counters().armed_answered, 1);
+    assert_eq!(world.client.counters().in_lookup_answered, 1);
     // The largest request that fits.
     let (_, report) = world.ask(pending, &[b'a'; 135]).await;
     assert_eq!((report.way, report.names), (Way::Lookup, 9));

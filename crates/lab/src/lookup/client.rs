@@ -105,22 +105,27 @@ impl Client {
     }
 
     fn fragments(&mut self, data: &[u8], now: Instant) -> Vec<Vec<u8>> {
-        let Ok(armed) = self.stack.arm(PORT, FirstData::whole(data), &self.config(now), now) else {
+        let Ok(in_lookup) =
+            self.stack.connect_in_lookup(PORT, FirstData::whole(data), &self.config(now), now)
+        else {
             return Vec::new();
         };
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
-        self.id = Some(armed.id);
-        carrying(&mut self.stack, &armed, seen, self.carriage_key, &mut self.random).unwrap_or_default()
+        self.id = Some(in_lookup.id);
+        carrying(&mut self.stack, &in_lookup, seen, self.carriage_key, &mut self.random).unwrap_or_default()
     }
 
     fn thesis(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let armed = self.stack.lab_arm_on_ip(PORT, FirstData::whole(REQUEST), &self.config(now), now).ok()?;
+        let in_lookup = self
+            .stack
+            .lab_connect_in_lookup_on_ip(PORT, FirstData::whole(REQUEST), &self.config(now), now)
+            .ok()?;
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
-        let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
+        let info = ConnectionInfo::from_segment(seen, &in_lookup.segment).ok()?;
         let mut bytes = [0; ConnectionInfo::MAX_LEN];
         let len = info.emit(&mut bytes).ok()?;
-        self.stack.lab_expect_unproved_answer(armed.id);
-        self.id = Some(armed.id);
+        self.stack.lab_expect_unproved_answer(in_lookup.id);
+        self.id = Some(in_lookup.id);
         query(CARRIED, &thesis::name(bytes.get(..len)?)?)
     }
 

@@ -7,7 +7,7 @@ use firstflight_dns::{
     Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, FragmentQuery,
     Fragments, Front, Name, ReassemblyLimits, RelayKey, RelaySender, RelayServer, Transport, ZoneData, seal,
 };
-use firstflight_stack::{ArmedSyn, Stack};
+use firstflight_stack::{InLookupSyn, Stack};
 use firstflight_wire::asap::{Carriage, Zone};
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
@@ -55,19 +55,19 @@ fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     message.to_vec().ok()
 }
 
-/// The questions that carry the first flight of `armed`, whose client is seen as `seen`, sealed to `key`. `stack` accepts
-/// the answer of a server that opened them.
+/// The questions that carry the first flight of `in_lookup`, whose client is seen as `seen`, sealed to `key`. `stack`
+/// accepts the answer of a server that opened them.
 pub fn carrying(
     stack: &mut Stack,
-    armed: &ArmedSyn,
+    in_lookup: &InLookupSyn,
     seen: SocketAddr,
     key: [u8; 32],
     random: &mut ChaCha20Rng,
 ) -> Option<Vec<Vec<u8>>> {
     let zone = Zone::new(ZONE_WIRE)?;
-    let info = ConnectionInfo::from_segment(seen, &armed.segment).ok()?;
+    let info = ConnectionInfo::from_segment(seen, &in_lookup.segment).ok()?;
     let (sealed, reply) = seal(&info, &Carriage { key_id: KEY_ID, key, zone }, random).ok()?;
-    stack.expect_answer(armed.id, reply);
+    stack.expect_answer(in_lookup.id, reply);
     let fragments = Fragments::split(&sealed, Attempt::default(), false);
     let questions = fragments.labels().zip(10..).map(|(label, id)| FragmentQuery::new(id, &label, zone).ok());
     questions.map(|question| Some(question?.as_bytes().to_vec())).collect()

@@ -34,13 +34,13 @@ impl Sealer {
         config: &ConnectConfig,
     ) -> Option<ConnId> {
         let config = config.clone().carrier(Some(SERVER_UDP));
-        let armed = net.client.arm(port, FirstData::whole(data), &config, net.now).ok()?;
+        let in_lookup = net.client.connect_in_lookup(port, FirstData::whole(data), &config, net.now).ok()?;
         let seen = SocketAddr::new(CLIENT, CLIENT_UDP);
-        let questions = carrying(&mut net.client, &armed, seen, self.published, &mut self.random)?;
+        let questions = carrying(&mut net.client, &in_lookup, seen, self.published, &mut self.random)?;
         for question in &questions {
             net.tell(End::Client, &message(host, question), question.len() + sizes::UDP);
         }
-        Some(armed.id)
+        Some(in_lookup.id)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The client's side of connections whose first flight travels inside the lookup of the server's address
-//! (`docs/spec/dns-carriage.md`). The code calls such a connection armed.
+//! (`docs/spec/dns-carriage.md`). Such a connection is *in-lookup*.
 //!
 //! Such a connection is in SYN-SENT and has no server yet. Its key has its own ports, the port that it wants, and
 //! an unspecified remote address. It keeps that key until one of two things happens: a server proves that it
@@ -8,7 +8,7 @@
 //! one SYN.
 
 use crate::addresses::possible_source;
-use crate::asap::armed::{Armed, Expected};
+use crate::asap::in_lookup::{Expected, InLookup};
 use crate::asap::offer;
 use crate::client::Client;
 use crate::client::connect::ConnectError;
@@ -31,7 +31,7 @@ use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
 /// A connect carried in a lookup, and its SYN for the lookup to carry.
 #[derive(Debug)]
-pub struct ArmedSyn {
+pub struct InLookupSyn {
     /// The connection.
     pub id: ConnId,
     /// The SYN with block and data, as in a datagram of the carrier. The block is signed for delivery by a front.
@@ -81,42 +81,42 @@ fn unspecified(like: IpAddr) -> IpAddr {
 }
 
 impl Client {
-    /// See [`Stack::arm`](crate::Stack::arm).
-    pub(crate) fn arm(
+    /// See [`Stack::connect_in_lookup`](crate::Stack::connect_in_lookup).
+    pub(crate) fn connect_in_lookup(
         &mut self,
         flows: &mut Flows,
         port: u16,
         data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
+    ) -> Result<InLookupSyn, ConnectError> {
         if config.carrier.is_none() || flows.carrier.is_none() {
             return Err(ConnectError::NoCarrier);
         }
-        self.begin_armed(flows, port, data, config, now)
+        self.begin_in_lookup(flows, port, data, config, now)
     }
 
-    /// See [`Stack::lab_arm_on_ip`](crate::Stack::lab_arm_on_ip).
+    /// See [`Stack::lab_connect_in_lookup_on_ip`](crate::Stack::lab_connect_in_lookup_on_ip).
     #[cfg(feature = "lab")]
-    pub(crate) fn lab_arm_on_ip(
+    pub(crate) fn lab_connect_in_lookup_on_ip(
         &mut self,
         flows: &mut Flows,
         port: u16,
         data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
-        self.begin_armed(flows, port, data, &ConnectConfig { carrier: None, ..config.clone() }, now)
+    ) -> Result<InLookupSyn, ConnectError> {
+        self.begin_in_lookup(flows, port, data, &ConnectConfig { carrier: None, ..config.clone() }, now)
     }
 
-    fn begin_armed(
+    fn begin_in_lookup(
         &mut self,
         flows: &mut Flows,
         port: u16,
         data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
+    ) -> Result<InLookupSyn, ConnectError> {
         let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
         if port == 0 || config.carrier == Some(0) {
             return Err(ConnectError::BadRemote);
@@ -184,23 +184,23 @@ impl Client {
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);
         let (outer, data) = (config.carrier, Box::from(carried));
-        let armed =
-            Armed { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
-        self.armed.insert(key, armed);
+        let in_lookup =
+            InLookup { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
+        self.in_lookup.insert(key, in_lookup);
         flows.env.journal.counters.active_opens += 1;
         flows.touched(index);
-        Ok(ArmedSyn { id: flows.table.id(index), segment, taken })
+        Ok(InLookupSyn { id: flows.table.id(index), segment, taken })
     }
 
     /// See [`Stack::expect_answer`](crate::Stack::expect_answer).
     pub(crate) fn expect_answer(&mut self, table: &mut Table, id: ConnId, key: ReplyKey) -> bool {
-        self.armed_mut(table, id).map(|armed| armed.answer = Expected::Proof(key)).is_some()
+        self.in_lookup_mut(table, id).map(|in_lookup| in_lookup.answer = Expected::Proof(key)).is_some()
     }
 
     /// See [`Stack::lab_expect_unproved_answer`](crate::Stack::lab_expect_unproved_answer).
     #[cfg(feature = "lab")]
     pub(crate) fn lab_expect_unproved_answer(&mut self, table: &mut Table, id: ConnId) -> bool {
-        self.armed_mut(table, id).map(|armed| armed.answer = Expected::LabNumbers).is_some()
+        self.in_lookup_mut(table, id).map(|in_lookup| in_lookup.answer = Expected::LabNumbers).is_some()
     }
 
     /// See [`Stack::send_direct`](crate::Stack::send_direct).
@@ -216,11 +216,12 @@ impl Client {
         if slot.conn.state() != StateName::SynSent || slot.key != wild {
             return Ok(());
         }
-        let Some(armed) = self.armed.get(&wild).filter(|armed| armed.index == id.index) else {
+        let Some(in_lookup) = self.in_lookup.get(&wild).filter(|in_lookup| in_lookup.index == id.index)
+        else {
             return Ok(());
         };
         let mut key = FlowKey::new(wild.local(), SocketAddr::new(server, wild.remote_port()));
-        if let (true, Some(outer)) = (wild.is_carried(), armed.outer) {
+        if let (true, Some(outer)) = (wild.is_carried(), in_lookup.outer) {
             key = key.carried(wild.outer_local(), outer);
         }
         let ourselves = flows.env.is_ours(server) && key.outer_local() == key.outer_remote();
@@ -233,12 +234,13 @@ impl Client {
         {
             return Err(ConnectError::LocalInUse);
         }
-        let Certified { certificate, identity, now: at, .. } = &armed.certified;
-        let block =
-            certificate.request(key.carrier(), identity, &armed.data, armed.request_id, *at).to_bytes();
+        let Certified { certificate, identity, now: at, .. } = &in_lookup.certified;
+        let block = certificate
+            .request(key.carrier(), identity, &in_lookup.data, in_lookup.request_id, *at)
+            .to_bytes();
         let timeout = self.credentials.syn_timeout(flows.env.config.network_of(&key), server, now);
-        if let Some(armed) = self.armed.get_mut(&wild) {
-            armed.refused = None;
+        if let Some(in_lookup) = self.in_lookup.get_mut(&wild) {
+            in_lookup.refused = None;
         }
         flows.rekey(id.index, &key, true, now);
         if let Some(slot) = flows.table.slots.get_mut(id.index) {
@@ -252,12 +254,12 @@ impl Client {
     #[must_use]
     pub(crate) fn direct_refused(&self, table: &Table, id: ConnId) -> Option<CloseReason> {
         let wild = anywhere(&table.slot(id)?.key);
-        self.armed.get(&wild).filter(|armed| armed.index == id.index)?.refused
+        self.in_lookup.get(&wild).filter(|in_lookup| in_lookup.index == id.index)?.refused
     }
 
     /// The direct copy of connection `index` failed. If the answer to another copy may come, the connection waits
     /// for it instead of being closed. False if there is no other copy.
-    pub(crate) fn hold_armed(
+    pub(crate) fn hold_in_lookup(
         &mut self,
         flows: &mut Flows,
         index: u32,
@@ -266,13 +268,14 @@ impl Client {
     ) -> bool {
         let Some(slot) = flows.table.slots.get_mut(index) else { return false };
         let wild = anywhere(&slot.key);
-        let Some(armed) = self.armed.get_mut(&wild).filter(|armed| armed.index == index) else {
+        let Some(in_lookup) = self.in_lookup.get_mut(&wild).filter(|in_lookup| in_lookup.index == index)
+        else {
             return false;
         };
-        if slot.key == wild || matches!(armed.answer, Expected::Nothing) || !slot.conn.hold_syn() {
+        if slot.key == wild || matches!(in_lookup.answer, Expected::Nothing) || !slot.conn.hold_syn() {
             return false;
         }
-        armed.refused = Some(why);
+        in_lookup.refused = Some(why);
         flows.rekey(index, &wild, true, now);
         flows.touched(index);
         true
@@ -280,7 +283,7 @@ impl Client {
 
     /// Returns the connection, carried in a lookup, that `segment` of no known flow answers with a proof, and binds
     /// it to its server.
-    pub(crate) fn answers_armed(
+    pub(crate) fn answers_in_lookup(
         &mut self,
         flows: &mut Flows,
         key: &FlowKey,
@@ -291,8 +294,8 @@ impl Client {
         if !segment.flags.contains(wanted) || segment.flags.intersects(Flags::RST.union(Flags::FIN)) {
             return None;
         }
-        let armed = self.armed.get(&anywhere(key))?;
-        let slot = flows.table.slots.get(armed.index)?;
+        let in_lookup = self.in_lookup.get(&anywhere(key))?;
+        let slot = flows.table.slots.get(in_lookup.index)?;
         let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
         let reply = segment.options.asap().and_then(Reply::parse)?;
         let tag = slot.asked.as_ref()?.offer.as_ref()?.tag.ok()?;
@@ -300,7 +303,7 @@ impl Client {
             return None;
         }
         let server = SocketAddr::new(key.remote_ip(), key.outer_remote());
-        let proved = match (&armed.answer, reply.hint) {
+        let proved = match (&in_lookup.answer, reply.hint) {
             (Expected::Proof(expected), Hint::Proof(proof)) => {
                 expected.verifies(server, segment.seq, reply.status, &proof)
             }
@@ -308,7 +311,7 @@ impl Client {
             (Expected::LabNumbers, _) => true,
             _ => false,
         };
-        let index = armed.index;
+        let index = in_lookup.index;
         if !proved {
             return None;
         }
@@ -317,7 +320,7 @@ impl Client {
             slot.conn.forget_followers();
         }
         flows.rekey(index, key, true, now);
-        flows.env.journal.counters.armed_answered += 1;
+        flows.env.journal.counters.in_lookup_answered += 1;
         Some(index)
     }
 
@@ -326,8 +329,9 @@ impl Client {
     /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
     pub(crate) fn overtakes_answer(&self, table: &mut Table, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
-        let armed = self.armed.get(&anywhere(key)).and_then(|armed| table.slots.get(armed.index));
-        armed.is_some_and(|slot| {
+        let in_lookup =
+            self.in_lookup.get(&anywhere(key)).and_then(|in_lookup| table.slots.get(in_lookup.index));
+        in_lookup.is_some_and(|slot| {
             let sent = slot.conn.variables();
             let acknowledges = segment.ack.gt(sent.snd_una) && sent.snd_nxt.ge(segment.ack);
             segment.flags.contains(Flags::ACK) && !segment.flags.intersects(others) && acknowledges
@@ -337,13 +341,13 @@ impl Client {
     /// Connection `index` is no longer carried in a lookup: it has a server now, or is over.
     pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
         let wild = anywhere(key);
-        if self.armed.get(&wild).is_some_and(|armed| armed.index == index) {
-            self.armed.remove(&wild);
+        if self.in_lookup.get(&wild).is_some_and(|in_lookup| in_lookup.index == index) {
+            self.in_lookup.remove(&wild);
         }
     }
 
-    fn armed_mut(&mut self, table: &mut Table, id: ConnId) -> Option<&mut Armed> {
+    fn in_lookup_mut(&mut self, table: &mut Table, id: ConnId) -> Option<&mut InLookup> {
         let wild = anywhere(&table.slot(id)?.key);
-        self.armed.get_mut(&wild).filter(|armed| armed.index == id.index)
+        self.in_lookup.get_mut(&wild).filter(|in_lookup| in_lookup.index == id.index)
     }
 }

@@ -1,7 +1,7 @@
 //! First flights with a certificate (`docs/spec/asap.md`): what is ASAP's in the stack.
 
-pub(crate) mod armed;
 pub(crate) mod certificates;
+pub(crate) mod in_lookup;
 mod listeners;
 pub(crate) mod lookup;
 pub(crate) mod offer;

@@ -2,7 +2,7 @@
 
 use crate::Stack;
 use crate::asap::certificates::Verifications;
-use crate::asap::lookup::{ArmedSyn, FirstData};
+use crate::asap::lookup::{FirstData, InLookupSyn};
 use crate::asap::relayed::RelayedFlight;
 use crate::client::connect::ConnectError;
 use crate::config::ConnectConfig;
@@ -69,32 +69,32 @@ impl Stack {
     /// # Errors
     /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
     /// port, or a limit is reached.
-    pub fn arm(
+    pub fn connect_in_lookup(
         &mut self,
         port: u16,
         data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
-        let armed = self.client.arm(&mut self.flows, port, data, config, now);
+    ) -> Result<InLookupSyn, ConnectError> {
+        let in_lookup = self.client.connect_in_lookup(&mut self.flows, port, data, config, now);
         self.settle(now);
-        armed
+        in_lookup
     }
 
-    /// Like [`Stack::arm`], with a SYN on IP, signed like one that comes from its client. This is the thesis' own
-    /// form, for its experiments. Use it only in a simulator or in a network made for such experiments: anyone who
-    /// sees the lookup can answer.
+    /// Like [`Stack::connect_in_lookup`], with a SYN on IP, signed like one that comes from its client. This is the
+    /// thesis' own form, for its experiments. Use it only in a simulator or in a network made for such experiments:
+    /// anyone who sees the lookup can answer.
     #[cfg(feature = "lab")]
-    pub fn lab_arm_on_ip(
+    pub fn lab_connect_in_lookup_on_ip(
         &mut self,
         port: u16,
         data: FirstData<'_>,
         config: &ConnectConfig,
         now: Instant,
-    ) -> Result<ArmedSyn, ConnectError> {
-        let armed = self.client.lab_arm_on_ip(&mut self.flows, port, data, config, now);
+    ) -> Result<InLookupSyn, ConnectError> {
+        let in_lookup = self.client.lab_connect_in_lookup_on_ip(&mut self.flows, port, data, config, now);
         self.settle(now);
-        armed
+        in_lookup
     }
 
     /// From now on, `id` accepts the answer of any server that proves with `key` that it received the first flight.

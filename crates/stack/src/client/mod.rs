@@ -5,7 +5,7 @@ pub(crate) mod fallback;
 pub(crate) mod ports;
 pub(crate) mod visit;
 
-use crate::asap::armed::Armed;
+use crate::asap::in_lookup::InLookup;
 use crate::asap::offer;
 use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
@@ -33,7 +33,7 @@ pub(crate) struct Client {
     pub credentials: CredentialStore,
     ports: PortSelector,
     /// Connects carried in a lookup that no server has answered.
-    pub armed: BTreeMap<FlowKey, Armed>,
+    pub in_lookup: BTreeMap<FlowKey, InLookup>,
 }
 
 impl Client {
@@ -42,7 +42,7 @@ impl Client {
         Self {
             credentials: if config.shard.is_some() { credentials.telling() } else { credentials },
             ports: PortSelector::new(ports, config.ports.clone()),
-            armed: BTreeMap::new(),
+            in_lookup: BTreeMap::new(),
         }
     }
 
@@ -88,8 +88,8 @@ impl Client {
 
     /// Whether any connect was carried in a lookup and has no answer yet.
     #[inline]
-    pub(crate) fn has_armed(&self) -> bool {
-        !self.armed.is_empty()
+    pub(crate) fn has_in_lookup(&self) -> bool {
+        !self.in_lookup.is_empty()
     }
 }
 
@@ -340,7 +340,7 @@ impl Client {
             self.drop_second_attempt(flows, second_attempt);
         }
         self.watch(&mut flows.table, index, now);
-        if !self.armed.is_empty()
+        if !self.in_lookup.is_empty()
             && let Some(slot) = flows.table.slots.get(index)
         {
             let key = slot.key;

@@ -48,7 +48,7 @@ pub struct Counters {
     /// Of those, silently dropped.
     pub relayed_dropped: u64,
     /// Connects carried in a lookup that were answered by a server that was not contacted.
-    pub armed_answered: u64,
+    pub in_lookup_answered: u64,
     /// Credential blocks with a wrong signature or encoding.
     pub blocks_forged: u64,
     /// Credential blocks that were refused and not reported to the store of the farm, because too many were: their clients
@@ -193,7 +193,7 @@ impl AddAssign<&Self> for Counters {
             last_acks_held,
             relayed,
             relayed_dropped,
-            armed_answered,
+            in_lookup_answered,
             blocks_forged,
             blocks_unreported,
             signatures_verified,
@@ -235,7 +235,7 @@ impl AddAssign<&Self> for Counters {
             (&mut self.last_acks_held, last_acks_held),
             (&mut self.relayed, relayed),
             (&mut self.relayed_dropped, relayed_dropped),
-            (&mut self.armed_answered, armed_answered),
+            (&mut self.in_lookup_answered, in_lookup_answered),
             (&mut self.blocks_forged, blocks_forged),
             (&mut self.blocks_unreported, blocks_unreported),
             (&mut self.signatures_verified, signatures_verified),

@@ -220,7 +220,7 @@ impl Stack {
         if slot.key.is_carried() && !slot.is_client() && slot.shown == Shown::Nothing {
             return;
         }
-        if !self.client.hold_armed(&mut self.flows, index, CloseReason::Unreachable, now)
+        if !self.client.hold_in_lookup(&mut self.flows, index, CloseReason::Unreachable, now)
             && let Some(slot) = self.flows.table.slots.get_mut(index)
         {
             slot.conn.unreachable(now, &mut self.flows.env.pool);
@@ -230,8 +230,8 @@ impl Stack {
     /// Handles a segment whose four-tuple is not known.
     #[inline]
     pub(crate) fn handle_new(&mut self, key: &FlowKey, hash: u64, segment: &Segment<'_>, now: Instant) {
-        if unlikely(self.client.has_armed()) {
-            if let Some(index) = self.client.answers_armed(&mut self.flows, key, segment, now) {
+        if unlikely(self.client.has_in_lookup()) {
+            if let Some(index) = self.client.answers_in_lookup(&mut self.flows, key, segment, now) {
                 return self.deliver(index, segment, now);
             }
             if self.client.overtakes_answer(&mut self.flows.table, key, segment) {
@@ -351,9 +351,9 @@ impl Stack {
     fn deliver_opening(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
         let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let (client, owner) = (slot.is_client(), slot.owner);
-        if unlikely(self.client.has_armed())
+        if unlikely(self.client.has_in_lookup())
             && slot.conn.is_refused_by(segment)
-            && self.client.hold_armed(&mut self.flows, index, CloseReason::Refused, now)
+            && self.client.hold_in_lookup(&mut self.flows, index, CloseReason::Refused, now)
         {
             return self.settle(now);
         }

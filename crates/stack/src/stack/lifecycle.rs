@@ -148,7 +148,7 @@ impl Stack {
         if unlikely(slot.marks.has(Marks::OF_CLIENT)) {
             self.server.left(slot, index);
         }
-        if unlikely(self.client.has_armed()) {
+        if unlikely(self.client.has_in_lookup()) {
             let key = slot.key;
             self.client.disarm(&key, index);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };

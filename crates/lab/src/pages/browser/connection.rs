@@ -75,9 +75,9 @@ impl Connection {
     }
 
     /// A connection that begins inside the lookup of the host's address, with the first line of request `number`.
-    pub fn armed(net: &mut Net, host: usize, id: ConnId, number: usize, rest: &[u8]) -> Self {
+    pub fn in_lookup(net: &mut Net, host: usize, id: ConnId, number: usize, rest: &[u8]) -> Self {
         let (prefix, read) = (Vec::new(), Vec::new());
-        let armed = Self {
+        let in_lookup = Self {
             host,
             number: 0,
             asked: vec![number],
@@ -89,8 +89,8 @@ impl Connection {
             greeted: 0,
             served: None,
         };
-        armed.send(rest, net);
-        armed
+        in_lookup.send(rest, net);
+        in_lookup
     }
 
     /// The address is known: a copy of what is inside the lookup goes straight to the server, unless that has answered.

@@ -55,7 +55,7 @@ impl Browser<'_> {
         let Some(id) = id else { return };
         self.stages[number] = Stage::Asked;
         self.counts.connections += 1;
-        let mut connection = Connection::armed(net, host, id, number, rest);
+        let mut connection = Connection::in_lookup(net, host, id, number, rest);
         connection.number = self.trace.connect(host, net.now);
         self.trace.ask(number, connection.number, net.now);
         self.connections.push(connection);

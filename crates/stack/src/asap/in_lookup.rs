@@ -7,7 +7,7 @@ use firstflight_tcp::CloseReason;
 
 /// What a connect carried in a lookup needs until it is bound to a server.
 #[derive(Debug)]
-pub(crate) struct Armed {
+pub(crate) struct InLookup {
     pub index: u32,
     pub certified: Certified,
     pub request_id: [u8; 8],

@@ -9,7 +9,7 @@ use firstflight_wire::asap::Carriage;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A connection whose server address is not known yet.
-pub(super) struct Armed {
+pub(super) struct InLookupConnect {
     pub(super) stream: EngineStream,
     pub(super) id: ConnId,
     segment: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Armed {
     pub(super) taken: usize,
 }
 
-impl Armed {
+impl InLookupConnect {
     /// The server's address is not known yet, so the source address is that of the route to the `verifier`.
     pub(super) fn new(
         endpoint: &Endpoint,
@@ -32,15 +32,15 @@ impl Armed {
         inner.check().map_err(HeldBack::Io)?;
         inner.find_source(verifier).map_err(HeldBack::Io)?;
         let now = inner.now();
-        let armed = inner.stack.arm(port, data, &config, now).map_err(HeldBack::Local)?;
+        let in_lookup = inner.stack.connect_in_lookup(port, data, &config, now).map_err(HeldBack::Local)?;
         drop(inner);
         // Dropping the stream gives the connection up.
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         Ok(Self {
-            stream: EngineStream::opened(shared, armed.id, nowhere, None),
-            id: armed.id,
-            segment: armed.segment,
-            taken: armed.taken,
+            stream: EngineStream::opened(shared, in_lookup.id, nowhere, None),
+            id: in_lookup.id,
+            segment: in_lookup.segment,
+            taken: in_lookup.taken,
         })
     }
 

@@ -7,7 +7,7 @@ use firstflight_credential::asap::{AsapPolicy, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{
-    ArmedSyn, CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, FirstData, ListenConfig,
+    CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, FirstData, InLookupSyn, ListenConfig,
     ListenerId, Readiness, RelayedFlight, StateName,
 };
 use firstflight_wire::Instant;
@@ -61,23 +61,23 @@ fn pair_with(v6: bool, policy: AsapPolicy) -> (Pair, ListenerId) {
     (pair, listener)
 }
 
-fn arm(p: &mut Pair) -> ArmedSyn {
-    arm_with(p, FirstData::whole(REQUEST))
+fn connect(p: &mut Pair) -> InLookupSyn {
+    connect_with(p, FirstData::whole(REQUEST))
 }
 
-fn arm_with(p: &mut Pair, data: FirstData<'_>) -> ArmedSyn {
+fn connect_with(p: &mut Pair, data: FirstData<'_>) -> InLookupSyn {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
     let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(Some(SERVER));
-    let armed = p.client.arm(PORT, data, &config, p.now).unwrap();
-    assert!(p.client.expect_answer(armed.id, key(5)));
-    armed
+    let in_lookup = p.client.connect_in_lookup(PORT, data, &config, p.now).unwrap();
+    assert!(p.client.expect_answer(in_lookup.id, key(5)));
+    in_lookup
 }
 
 /// A front delivers the SYN to the server at `to`.
-fn hand_over(p: &mut Pair, armed: &ArmedSyn, to: IpAddr, with: ReplyKey) {
+fn hand_over(p: &mut Pair, in_lookup: &InLookupSyn, to: IpAddr, with: ReplyKey) {
     let client = SocketAddr::new(p.client.config().addresses[0], CLIENT);
-    let flight = RelayedFlight { client, server: to, segment: &armed.segment, key: with, seen_as: None };
+    let flight = RelayedFlight { client, server: to, segment: &in_lookup.segment, key: with, seen_as: None };
     p.server.handle_relayed(p.now, flight);
     p.verify();
 }
@@ -120,21 +120,21 @@ fn sent_by_client(p: &Pair) -> Vec<Flags> {
 fn a_server_that_was_never_contacted_answers_in_half_a_round_trip() {
     for v6 in [false, true] {
         let (mut p, listener) = pair(v6);
-        let armed = arm(&mut p);
+        let in_lookup = connect(&mut p);
         p.idle(ms(20));
         assert!(p.log.is_empty(), "a packet for nobody");
         let to = here(&p);
-        hand_over(&mut p, &armed, to, key(5));
+        hand_over(&mut p, &in_lookup, to, key(5));
         // Only the way back takes time.
-        assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(70));
-        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
-        assert_eq!(p.client.info(armed.id).unwrap().remote, p.server_addr());
-        assert_eq!(p.client.counters().armed_answered, 1);
-        assert!(p.client_saw(armed.id, Readiness::CONNECTED));
+        assert_eq!(served(&mut p, listener, in_lookup.id), Instant::ZERO + ms(70));
+        assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, true));
+        assert_eq!(p.client.info(in_lookup.id).unwrap().remote, p.server_addr());
+        assert_eq!(p.client.counters().in_lookup_answered, 1);
+        assert!(p.client_saw(in_lookup.id, Readiness::CONNECTED));
         // It is not known when the SYN reached the server, so the answer is no sample of the round trip.
-        assert!(p.client.info(armed.id).unwrap().rtt.is_none_or(|rtt| rtt >= ms(100)));
+        assert!(p.client.info(in_lookup.id).unwrap().rtt.is_none_or(|rtt| rtt >= ms(100)));
         // The address comes too late to be used.
-        p.client.send_direct(armed.id, to, p.now).unwrap();
+        p.client.send_direct(in_lookup.id, to, p.now).unwrap();
         p.idle(Duration::from_secs(5));
         assert!(sent_by_client(&p).iter().all(|flags| !flags.contains(Flags::SYN)));
         assert_eq!(p.server.accept(listener), None);
@@ -144,12 +144,12 @@ fn a_server_that_was_never_contacted_answers_in_half_a_round_trip() {
 #[test]
 fn an_answer_without_the_right_proof_is_none() {
     let (mut p, _listener) = pair(false);
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     let to = here(&p);
-    hand_over(&mut p, &armed, to, key(6));
+    hand_over(&mut p, &in_lookup, to, key(6));
     p.idle(ms(60));
-    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
-    assert_eq!(p.client.counters().armed_answered, 0);
+    assert_eq!(p.client.info(in_lookup.id).unwrap().state, StateName::SynSent);
+    assert_eq!(p.client.counters().in_lookup_answered, 0);
     // The server gets a RST, because the client has no such connection.
     assert_eq!(sent_by_client(&p).len(), 1);
     assert!(sent_by_client(&p)[0].contains(Flags::RST));
@@ -162,9 +162,9 @@ fn data_that_comes_before_its_syn_ack_is_not_reset() {
     let (mut p, listener) = pair(false);
     let mut lost = false;
     p.middlebox = Some(Box::new(move |from, _| from == End::Client || std::mem::replace(&mut lost, true)));
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     let to = here(&p);
-    hand_over(&mut p, &armed, to, key(5));
+    hand_over(&mut p, &in_lookup, to, key(5));
     let child = p.accept(listener);
     assert_eq!(p.server_reads(child), REQUEST);
     p.server.write(child, b"answer", p.now).unwrap();
@@ -172,10 +172,10 @@ fn data_that_comes_before_its_syn_ack_is_not_reset() {
     assert!(p.log.len() >= 2, "no data before the ACK");
     assert_eq!((sent_by_client(&p).len(), p.client.counters().resets_sent), (0, 0));
     // The SYN-ACK is retransmitted, or the direct copy causes one.
-    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
     let mut got = Vec::new();
     p.run(Duration::from_secs(10), |p| {
-        got.extend(p.client_reads(armed.id));
+        got.extend(p.client_reads(in_lookup.id));
         got.len() >= 6
     });
     assert_eq!(got, b"answer");
@@ -208,12 +208,12 @@ fn an_answer_of_another_address_or_number_is_none() {
             }
             true
         }));
-        let armed = arm(&mut p);
+        let in_lookup = connect(&mut p);
         let to = here(&p);
-        hand_over(&mut p, &armed, to, key(5));
+        hand_over(&mut p, &in_lookup, to, key(5));
         p.idle(ms(60));
-        assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
-        assert_eq!(p.client.counters().armed_answered, 0);
+        assert_eq!(p.client.info(in_lookup.id).unwrap().state, StateName::SynSent);
+        assert_eq!(p.client.counters().in_lookup_answered, 0);
         assert!(p.client.counters().resets_sent > 0, "it did not arrive");
     }
 }
@@ -221,12 +221,12 @@ fn an_answer_of_another_address_or_number_is_none() {
 #[test]
 fn the_direct_copy_alone_is_an_ordinary_first_flight() {
     let (mut p, listener) = pair(false);
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     p.idle(ms(30));
     let to = here(&p);
-    p.client.send_direct(armed.id, to, p.now).unwrap();
-    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(130));
-    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
+    assert_eq!(served(&mut p, listener, in_lookup.id), Instant::ZERO + ms(130));
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, false));
 }
 
 /// One of the two copies is executed, and both are one connection.
@@ -236,23 +236,23 @@ fn both_copies_meet_at_the_server() {
     for (handed, relayed) in [(0, true), (40, true), (79, true), (90, false), (120, false)] {
         println!("handed over after {handed} ms");
         let (mut p, listener) = pair(false);
-        let armed = arm(&mut p);
+        let in_lookup = connect(&mut p);
         let to = here(&p);
         if handed < 30 {
             p.idle(ms(handed));
-            hand_over(&mut p, &armed, to, key(5));
+            hand_over(&mut p, &in_lookup, to, key(5));
             p.idle(ms(30 - handed));
-            p.client.send_direct(armed.id, to, p.now).unwrap();
+            p.client.send_direct(in_lookup.id, to, p.now).unwrap();
         } else {
             p.idle(ms(30));
-            p.client.send_direct(armed.id, to, p.now).unwrap();
+            p.client.send_direct(in_lookup.id, to, p.now).unwrap();
             p.idle(ms(handed - 30));
-            hand_over(&mut p, &armed, to, key(5));
+            hand_over(&mut p, &in_lookup, to, key(5));
         }
         // From then on the server is asked what it has received.
-        let at = served(&mut p, listener, armed.id);
+        let at = served(&mut p, listener, in_lookup.id);
         assert_eq!(at, Instant::ZERO + ms(handed.max(30) + 50));
-        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, relayed));
+        assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, relayed));
         p.idle(Duration::from_secs(5));
         assert_eq!(p.server.accept(listener), None, "executed twice");
         assert_eq!(p.server.connections(), 1);
@@ -264,14 +264,14 @@ fn both_copies_meet_at_the_server() {
 const LONG: &[u8] = b"GET /small HTTP/1.1\r\nHost: www.example.com\r\nCookie: 0123456789012345678901234567890123456789\r\n\r\n";
 const LINE: usize = 21;
 
-/// Arms [`LONG`], and runs until the server has all of it. Returns when it has the first line, and when the rest.
+/// Connects with [`LONG`] in a lookup, and runs until the server has all of it. Returns when it has the first line, and when the rest.
 fn received_in_parts(
     p: &mut Pair,
     listener: ListenerId,
     steps: impl IntoIterator<Item = (u64, Step)>,
 ) -> [u64; 2] {
-    let armed = arm_with(p, FirstData::part(LONG, LINE));
-    received(p, listener, &armed, steps)
+    let in_lookup = connect_with(p, FirstData::part(LONG, LINE));
+    received(p, listener, &in_lookup, steps)
 }
 
 #[derive(Clone, Copy)]
@@ -283,10 +283,10 @@ enum Step {
 fn received(
     p: &mut Pair,
     listener: ListenerId,
-    armed: &ArmedSyn,
+    in_lookup: &InLookupSyn,
     steps: impl IntoIterator<Item = (u64, Step)>,
 ) -> [u64; 2] {
-    assert_eq!(armed.taken, LONG.len());
+    assert_eq!(in_lookup.taken, LONG.len());
     let (mut child, mut got, mut times) = (None, Vec::new(), [None; 2]);
     let mut steps = steps.into_iter().peekable();
     let begun = p.now;
@@ -294,8 +294,8 @@ fn received(
         if let Some((_, step)) = steps.next_if(|(at, _)| *at == time) {
             let to = here(p);
             match step {
-                Step::HandOver => hand_over(p, armed, to, key(5)),
-                Step::SendDirect(to) => p.client.send_direct(armed.id, to, p.now).unwrap(),
+                Step::HandOver => hand_over(p, in_lookup, to, key(5)),
+                Step::SendDirect(to) => p.client.send_direct(in_lookup.id, to, p.now).unwrap(),
             }
         }
         let now = p.now.saturating_since(begun).as_millis() as u64;
@@ -400,12 +400,12 @@ fn nothing_follows_a_relayed_syn_before_the_direct_one() {
 #[test]
 fn what_follows_a_syn_with_another_number_is_not_taken() {
     let (mut p, listener) = pair(false);
-    let mut armed = arm_with(&mut p, FirstData::part(LONG, LINE));
+    let mut in_lookup = connect_with(&mut p, FirstData::part(LONG, LINE));
     let to = here(&p);
-    let number = u32::from_be_bytes(armed.segment[4..8].try_into().unwrap());
-    armed.segment[4..8].copy_from_slice(&number.wrapping_add(10).to_be_bytes());
-    hand_over(&mut p, &armed, to, key(5));
-    p.client.send_direct(armed.id, to, p.now).unwrap();
+    let number = u32::from_be_bytes(in_lookup.segment[4..8].try_into().unwrap());
+    in_lookup.segment[4..8].copy_from_slice(&number.wrapping_add(10).to_be_bytes());
+    hand_over(&mut p, &in_lookup, to, key(5));
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
     p.idle(ms(60));
     let child = p.accept(listener);
     // The block is signed for another number, or the line stands alone.
@@ -419,11 +419,11 @@ fn the_rest_goes_at_once_to_the_server_that_took_the_beginning() {
     let (mut p, _listener) = pair(false);
     let elsewhere = SocketAddr::new(other_address(false), PORT);
     let there = p.server.listen(ListenConfig::new(elsewhere).asap(Some(takes_relayed()))).unwrap();
-    let armed = arm_with(&mut p, FirstData::part(LONG, LINE));
+    let in_lookup = connect_with(&mut p, FirstData::part(LONG, LINE));
     let to = here(&p);
-    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
     p.idle(ms(20));
-    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
+    hand_over(&mut p, &in_lookup, elsewhere.ip(), key(5));
     let child = p.accept(there);
     let mut got = p.server_reads(child);
     assert_eq!(got, &LONG[..LINE]);
@@ -431,7 +431,7 @@ fn the_rest_goes_at_once_to_the_server_that_took_the_beginning() {
     p.idle(ms(101));
     got.extend(p.server_reads(child));
     assert_eq!(got, LONG);
-    assert_eq!(p.client.info(armed.id).unwrap().remote, elsewhere);
+    assert_eq!(p.client.info(in_lookup.id).unwrap().remote, elsewhere);
 }
 
 #[test]
@@ -456,15 +456,15 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
     let policy = takes_relayed();
     let elsewhere = SocketAddr::new(other_address(false), PORT);
     let there = p.server.listen(ListenConfig::new(elsewhere).asap(Some(policy))).unwrap();
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     let to = here(&p);
-    p.client.send_direct(armed.id, to, p.now).unwrap();
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
     p.idle(ms(20));
-    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
-    let at = served(&mut p, there, armed.id);
+    hand_over(&mut p, &in_lookup, elsewhere.ip(), key(5));
+    let at = served(&mut p, there, in_lookup.id);
     assert_eq!(at, Instant::ZERO + ms(70));
-    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
-    assert_eq!(p.client.info(armed.id).unwrap().remote, elsewhere);
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, true));
+    assert_eq!(p.client.info(in_lookup.id).unwrap().remote, elsewhere);
     // The other server, which has a guard of its own here, learns that nobody waits for its answer.
     p.idle(Duration::from_secs(5));
     assert_eq!(p.client.counters().resets_sent, 1);
@@ -474,47 +474,47 @@ fn a_proved_answer_wins_over_another_servers_until_that_one_answers() {
 }
 
 /// A connection whose direct copy is on its way to an address of the server's host without a listener.
-fn refused_soon(v6: bool) -> (Pair, ListenerId, ArmedSyn) {
+fn refused_soon(v6: bool) -> (Pair, ListenerId, InLookupSyn) {
     let (mut p, listener) = pair(v6);
-    let armed = arm(&mut p);
-    p.client.send_direct(armed.id, other_address(v6), p.now).unwrap();
-    (p, listener, armed)
+    let in_lookup = connect(&mut p);
+    p.client.send_direct(in_lookup.id, other_address(v6), p.now).unwrap();
+    (p, listener, in_lookup)
 }
 
 #[test]
 fn a_refused_direct_copy_does_not_end_the_wait_for_the_other_answer() {
     for v6 in [false, true] {
-        let (mut p, listener, armed) = refused_soon(v6);
-        assert_eq!(p.client.direct_refused(armed.id), None);
+        let (mut p, listener, in_lookup) = refused_soon(v6);
+        assert_eq!(p.client.direct_refused(in_lookup.id), None);
         p.idle(ms(110));
-        assert_eq!(p.client.direct_refused(armed.id), Some(CloseReason::Refused));
-        assert!(p.client_saw(armed.id, Readiness::HELD));
+        assert_eq!(p.client.direct_refused(in_lookup.id), Some(CloseReason::Refused));
+        assert!(p.client_saw(in_lookup.id, Readiness::HELD));
         // It is not retransmitted.
         p.idle(Duration::from_secs(3));
         assert_eq!(sent_by_client(&p).len(), 1);
         let to = here(&p);
-        hand_over(&mut p, &armed, to, key(5));
-        let answered = served(&mut p, listener, armed.id);
+        hand_over(&mut p, &in_lookup, to, key(5));
+        let answered = served(&mut p, listener, in_lookup.id);
         assert_eq!(answered, Instant::ZERO + ms(110) + Duration::from_secs(3) + DELAY);
-        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
-        assert_eq!(p.client.direct_refused(armed.id), None);
+        assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, true));
+        assert_eq!(p.client.direct_refused(in_lookup.id), None);
     }
 }
 
 #[test]
 fn a_refused_direct_copy_can_go_to_another_address() {
-    let (mut p, listener, armed) = refused_soon(false);
+    let (mut p, listener, in_lookup) = refused_soon(false);
     p.idle(ms(110));
     let to = here(&p);
-    p.client.send_direct(armed.id, to, p.now).unwrap();
-    assert_eq!(p.client.direct_refused(armed.id), None);
-    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(210));
-    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
+    assert_eq!(p.client.direct_refused(in_lookup.id), None);
+    assert_eq!(served(&mut p, listener, in_lookup.id), Instant::ZERO + ms(210));
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, false));
 }
 
 #[test]
 fn a_reset_that_acknowledges_something_else_refuses_nothing() {
-    let (mut p, _listener, armed) = refused_soon(false);
+    let (mut p, _listener, in_lookup) = refused_soon(false);
     p.middlebox = Some(Box::new(|from, packet| {
         if from == End::Server {
             packet[20 + 8 + 4 + 8] ^= 0x80;
@@ -526,14 +526,14 @@ fn a_reset_that_acknowledges_something_else_refuses_nothing() {
     }));
     p.idle(ms(110));
     assert!(p.server.counters().resets_sent > 0);
-    assert_eq!(p.client.direct_refused(armed.id), None);
-    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
+    assert_eq!(p.client.direct_refused(in_lookup.id), None);
+    assert_eq!(p.client.info(in_lookup.id).unwrap().state, StateName::SynSent);
 }
 
 #[test]
 fn an_unreachable_server_of_the_direct_copy_does_not_end_the_wait_for_the_other_answer() {
     for v6 in [false, true] {
-        let (mut p, listener, armed) = refused_soon(v6);
+        let (mut p, listener, in_lookup) = refused_soon(v6);
         p.flush();
         let syn = p.log.first().unwrap().2.clone();
         let ip = Packet::parse(&syn).unwrap();
@@ -541,11 +541,11 @@ fn an_unreachable_server_of_the_direct_copy_does_not_end_the_wait_for_the_other_
         let kind = IcmpErrorKind::PortUnreachable;
         let len = icmp::emit_error(kind, ip.dst, ip.src, &syn, &mut error).unwrap();
         p.client.handle_packet(p.now, &error[..len]);
-        assert_eq!(p.client.direct_refused(armed.id), Some(CloseReason::Unreachable));
+        assert_eq!(p.client.direct_refused(in_lookup.id), Some(CloseReason::Unreachable));
         let to = here(&p);
-        hand_over(&mut p, &armed, to, key(5));
-        served(&mut p, listener, armed.id);
-        assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, true));
+        hand_over(&mut p, &in_lookup, to, key(5));
+        served(&mut p, listener, in_lookup.id);
+        assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, true));
     }
 }
 
@@ -560,13 +560,13 @@ fn a_copy_that_another_server_has_seen_is_answered_replayed() {
     p.middlebox = Some(Box::new(move |from, packet| {
         from == End::Client || Packet::parse(packet).unwrap().src != elsewhere.ip()
     }));
-    let armed = arm(&mut p);
-    hand_over(&mut p, &armed, elsewhere.ip(), key(5));
-    p.client.send_direct(armed.id, to, p.now).unwrap();
+    let in_lookup = connect(&mut p);
+    hand_over(&mut p, &in_lookup, elsewhere.ip(), key(5));
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
     // The handshake is complete, and the request is sent again. This takes one round trip more, and the request may
     // run twice.
-    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(200));
-    assert_eq!(outcome(&p, armed.id), (Outcome::Handshake(Reason::Replay), false));
+    assert_eq!(served(&mut p, listener, in_lookup.id), Instant::ZERO + ms(200));
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Handshake(Reason::Replay), false));
 }
 
 #[test]
@@ -577,36 +577,36 @@ fn a_plain_syn_follows_a_direct_copy_that_is_lost() {
         lost += u32::from(from == End::Client);
         from == End::Server || lost > 1
     }));
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     let to = here(&p);
-    p.client.send_direct(armed.id, to, p.now).unwrap();
-    let at = served(&mut p, listener, armed.id);
+    p.client.send_direct(in_lookup.id, to, p.now).unwrap();
+    let at = served(&mut p, listener, in_lookup.id);
     assert!((ms(1200)..ms(1201)).contains(&(at - Instant::ZERO)), "{at:?}");
-    assert_eq!(outcome(&p, armed.id), (Outcome::Handshake(Reason::SynTimedOut), false));
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Handshake(Reason::SynTimedOut), false));
 }
 
 #[test]
 fn nothing_is_sent_while_there_is_no_address() {
     let (mut p, _) = pair(false);
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     p.idle(Duration::from_secs(20));
     assert!(p.log.is_empty());
-    assert_eq!(p.client.info(armed.id).unwrap().state, StateName::SynSent);
-    p.client.abort(armed.id, p.now);
-    p.client.release(armed.id, p.now);
+    assert_eq!(p.client.info(in_lookup.id).unwrap().state, StateName::SynSent);
+    p.client.abort(in_lookup.id, p.now);
+    p.client.release(in_lookup.id, p.now);
     p.idle(Duration::from_secs(1));
     assert!(p.log.is_empty());
     assert_eq!(p.client.connections(), 0);
     // An answer that comes after that belongs to no connection.
     let to = here(&p);
-    hand_over(&mut p, &armed, to, key(5));
+    hand_over(&mut p, &in_lookup, to, key(5));
     p.idle(ms(60));
-    assert_eq!(p.client.counters().armed_answered, 0);
+    assert_eq!(p.client.counters().in_lookup_answered, 0);
     assert_eq!(p.client.counters().resets_sent, 1);
 }
 
 #[test]
-fn what_cannot_be_armed_or_sent() {
+fn what_cannot_be_put_in_a_lookup_or_sent() {
     let (mut p, _) = pair(false);
     let address = p.client.config().addresses[0];
     let good = ConnectConfig::default()
@@ -614,7 +614,7 @@ fn what_cannot_be_armed_or_sent() {
         .carrier(Some(SERVER));
     let now = p.now;
     let mut fails = |port, config: &ConnectConfig| {
-        p.client.arm(port, FirstData::whole(REQUEST), config, now).unwrap_err()
+        p.client.connect_in_lookup(port, FirstData::whole(REQUEST), config, now).unwrap_err()
     };
     assert_eq!(fails(PORT, &good.clone().asap(None)), ConnectError::NoCertificate);
     assert_eq!(fails(PORT, &good.clone().carrier(None)), ConnectError::NoCarrier);
@@ -622,10 +622,10 @@ fn what_cannot_be_armed_or_sent() {
     assert_eq!(fails(PORT, &good.clone().carrier(Some(0))), ConnectError::BadRemote);
     let v6 = certified(certificate(1, 2, "2001:db8::5".parse().unwrap()), now);
     assert_eq!(fails(PORT, &good.asap(Some(v6))), ConnectError::NoAddress);
-    let armed = arm(&mut p);
+    let in_lookup = connect(&mut p);
     for wrong in ["0.0.0.0", "224.0.0.1", "2001:db8::1"] {
         let wrong = wrong.parse().unwrap();
-        assert_eq!(p.client.send_direct(armed.id, wrong, now), Err(ConnectError::BadRemote), "{wrong}");
+        assert_eq!(p.client.send_direct(in_lookup.id, wrong, now), Err(ConnectError::BadRemote), "{wrong}");
     }
     p.idle(ms(100));
     assert!(p.log.is_empty());
@@ -635,16 +635,16 @@ fn what_cannot_be_armed_or_sent() {
 #[test]
 fn each_answer_finds_its_own_connection() {
     let (mut p, _) = pair(false);
-    let all: Vec<ArmedSyn> = (0..20)
+    let all: Vec<InLookupSyn> = (0..20)
         .map(|n| {
-            let armed = arm(&mut p);
-            assert!(p.client.expect_answer(armed.id, key(n)));
-            armed
+            let in_lookup = connect(&mut p);
+            assert!(p.client.expect_answer(in_lookup.id, key(n)));
+            in_lookup
         })
         .collect();
     let to = here(&p);
-    for (n, armed) in all.iter().enumerate().rev().take(3) {
-        hand_over(&mut p, armed, to, key(n as u8));
+    for (n, in_lookup) in all.iter().enumerate().rev().take(3) {
+        hand_over(&mut p, in_lookup, to, key(n as u8));
     }
     p.idle(ms(60));
     let answered: Vec<usize> = (0..20).filter(|n| outcome(&p, all[*n].id).0.is_accepted()).collect();
@@ -674,9 +674,10 @@ fn the_thesis_own_form_takes_any_answer() {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
     let config = ConnectConfig::default().asap(asap).replay_safe(true);
-    let armed = p.client.lab_arm_on_ip(PORT, FirstData::whole(REQUEST), &config, p.now).unwrap();
+    let in_lookup =
+        p.client.lab_connect_in_lookup_on_ip(PORT, FirstData::whole(REQUEST), &config, p.now).unwrap();
     // The SYN is delivered to the server as if it had come from the client.
-    let segment = Segment::parse(&armed.segment).unwrap();
+    let segment = Segment::parse(&in_lookup.segment).unwrap();
     let header = firstflight_wire::ip::Header {
         src: address,
         dst: here(&p),
@@ -687,17 +688,17 @@ fn the_thesis_own_form_takes_any_answer() {
         identification: 1,
     };
     assert_eq!(segment.dst_port, PORT);
-    let mut packet = vec![0; 20 + armed.segment.len()];
-    let at = header.emit(armed.segment.len(), &mut packet).unwrap();
-    packet[at..].copy_from_slice(&armed.segment);
+    let mut packet = vec![0; 20 + in_lookup.segment.len()];
+    let at = header.emit(in_lookup.segment.len(), &mut packet).unwrap();
+    packet[at..].copy_from_slice(&in_lookup.segment);
     let (src, dst) = (address, here(&p));
     firstflight_wire::tcp::fill_checksum(&mut packet[at..], src, dst);
     let now = p.now;
     p.server.handle_packet(now, &packet);
     p.verify();
-    assert!(p.client.lab_expect_unproved_answer(armed.id));
-    assert_eq!(served(&mut p, listener, armed.id), Instant::ZERO + ms(50));
-    assert_eq!(outcome(&p, armed.id), (Outcome::Accepted, false));
+    assert!(p.client.lab_expect_unproved_answer(in_lookup.id));
+    assert_eq!(served(&mut p, listener, in_lookup.id), Instant::ZERO + ms(50));
+    assert_eq!(outcome(&p, in_lookup.id), (Outcome::Accepted, false));
 }
 
 proptest! {
@@ -715,7 +716,7 @@ proptest! {
         let (mut p, listener) = pair(v6);
         let mut packets = 0..;
         p.middlebox = Some(Box::new(move |_, _| packets.next().is_none_or(|n| !lost.contains(&n))));
-        let armed = arm(&mut p);
+        let in_lookup = connect(&mut p);
         let to = here(&p);
         let mut events: Vec<(u64, bool)> = handed.map(|at| (at, true)).into_iter().collect();
         events.push((direct, false));
@@ -724,9 +725,9 @@ proptest! {
             let left = (Instant::ZERO + ms(at)) - p.now;
             p.idle(left);
             if by_front {
-                hand_over(&mut p, &armed, to, key(5));
+                hand_over(&mut p, &in_lookup, to, key(5));
             } else {
-                p.client.send_direct(armed.id, to, p.now).unwrap();
+                p.client.send_direct(in_lookup.id, to, p.now).unwrap();
             }
         }
         let (mut children, mut executed, mut answer) = (Vec::new(), Vec::new(), Vec::new());
@@ -743,13 +744,13 @@ proptest! {
                     p.server.shutdown(*child, p.now).unwrap();
                 }
             }
-            answer.extend(p.client_reads(armed.id));
+            answer.extend(p.client_reads(in_lookup.id));
             answer.len() >= 6
         });
         prop_assert_eq!(&executed[..], REQUEST);
         prop_assert_eq!(&answer[..], b"answer");
-        p.client.shutdown(armed.id, p.now).unwrap();
-        p.client.release(armed.id, p.now);
+        p.client.shutdown(in_lookup.id, p.now).unwrap();
+        p.client.release(in_lookup.id, p.now);
         for (child, _) in children {
             p.server.release(child, p.now);
         }
