@@ -16,7 +16,7 @@ use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Beginning, Fallback, Owner, SentOffer, Side};
+use crate::flows::slot::{Beginning, Fallback, Owner, PendingConnect, SentOffer, Side};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -144,7 +144,7 @@ impl Client {
         // The SYN has no room for timestamps, and both copies are one SYN.
         tcp.set_timestamps(false);
         let [a, b, ..] = request_id;
-        let asked = Asked {
+        let pending = PendingConnect {
             network: flows.env.config.network_of(&key),
             form: firstflight_wire::tcp::FastOpenForm::Standard,
             fast_open: false,
@@ -176,7 +176,7 @@ impl Client {
         let mut taken = 0;
         let index = flows.insert(Some(&tcp), with, |slot, pool| {
             taken = slot.conn.open_active(plan, data.bytes, pool);
-            slot.asked = Some(Box::new(asked));
+            slot.pending = Some(Box::new(pending));
             slot.side = Side::Client;
         });
         let slot = flows.table.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
@@ -298,7 +298,7 @@ impl Client {
         let slot = flows.table.slots.get(in_lookup.index)?;
         let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
         let reply = segment.options.asap().and_then(Reply::parse)?;
-        let tag = slot.asked.as_ref()?.offer.as_ref()?.tag.ok()?;
+        let tag = slot.pending.as_ref()?.offer.as_ref()?.tag.ok()?;
         if report.carried == 0 || reply.status != Status::Accepted || reply.tag != tag {
             return None;
         }

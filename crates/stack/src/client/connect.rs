@@ -94,7 +94,7 @@ impl Client {
         let hash = self.choose_port(flows, &mut key, config)?;
         let mut ends = flows.env.endpoints(&key, None, now);
         let mut plan = SynPlan::default();
-        let Intent { asked, outcome, path_mss } = self.intend(flows, &mut plan, config, &key, data, now);
+        let Intent { pending, outcome, path_mss } = self.intend(flows, &mut plan, config, &key, data, now);
         if path_mss < ends.path_mss {
             // A router has reported which size passes.
             ends.probe = [0; 3];
@@ -108,7 +108,7 @@ impl Client {
             #[inline]
             |slot, pool| {
                 taken = slot.conn.open_active(plan, data, pool);
-                slot.asked = asked;
+                slot.pending = pending;
                 slot.side = Side::Client;
             },
         );

@@ -86,22 +86,22 @@ impl Client {
             return;
         }
         let Some(slot) = table.slots.get_mut(index) else { return };
-        let Some(asked) = &mut slot.asked else { return };
-        let timeout = self.credentials.syn_timeout(asked.network, slot.key.remote_ip(), now);
-        asked.fallback.at = Some(now + timeout * 2);
+        let Some(pending) = &mut slot.pending else { return };
+        let timeout = self.credentials.syn_timeout(pending.network, slot.key.remote_ip(), now);
+        pending.fallback.at = Some(now + timeout * 2);
         let riding = data.get(..slot.conn.first_flight_len()).unwrap_or_default();
-        asked.fallback.first = Some(Box::from(riding));
+        pending.fallback.first = Some(Box::from(riding));
     }
 
     /// Takes the next step of the fallback sequence of connection `index`.
     pub(crate) fn fall_back(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let Some(asked) = &mut slot.asked else { return };
-        asked.fallback.at = None;
+        let Some(pending) = &mut slot.pending else { return };
+        pending.fallback.at = None;
         if slot.key.is_carried() {
             return self.remind(flows, index, now);
         }
-        if asked.fallback.first.is_none() || slot.owner != Owner::Application {
+        if pending.fallback.first.is_none() || slot.owner != Owner::Application {
             return;
         }
         match slot.conn.state() {
@@ -117,15 +117,15 @@ impl Client {
     /// again.
     pub(crate) fn watch(&mut self, table: &mut Table, index: u32, now: Instant) {
         let Some(slot) = table.slots.get_mut(index) else { return };
-        let Some(asked) = &mut slot.asked else { return };
-        if asked.fallback.first.is_none() && !slot.key.is_carried() {
+        let Some(pending) = &mut slot.pending else { return };
+        if pending.fallback.first.is_none() && !slot.key.is_carried() {
             // There is nothing to send again.
-            asked.fallback.at = None;
+            pending.fallback.at = None;
             return;
         }
         let rtt = slot.conn.rtt().map_or(Duration::ZERO, |rtt| rtt.0);
-        let eager = !rtt.is_zero() && !self.credentials.is_proven(asked.network, slot.key.remote_ip());
-        let fallback = &mut asked.fallback;
+        let eager = !rtt.is_zero() && !self.credentials.is_proven(pending.network, slot.key.remote_ip());
+        let fallback = &mut pending.fallback;
         if slot.key.is_carried() {
             // A retransmitted SYN-ACK shows a round trip that is too long, and one ACK more does no harm.
             fallback.wait = WATCH_MIN;
@@ -147,13 +147,13 @@ impl Client {
     /// else to send, the client repeats it until something comes that the server would not send without it.
     fn remind(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
+        let (conn, Some(pending)) = (&mut slot.conn, &mut slot.pending) else { return };
         let open = matches!(conn.state(), StateName::Established | StateName::FinWait1 | StateName::FinWait2);
         // What came with the SYN-ACK left without our ACK. What came later shows that the server has it.
-        let fallback = &mut asked.fallback;
+        let fallback = &mut pending.fallback;
         let half = conn.rtt().map_or(WATCH_MIN, |rtt| rtt.0) / 2;
         let heard =
-            conn.last_heard() > asked.answered_at + half || conn.totals().bytes_acked > fallback.acked;
+            conn.last_heard() > pending.answered_at + half || conn.totals().bytes_acked > fallback.acked;
         if !open || heard || fallback.wait > WATCH_MAX {
             return;
         }
@@ -166,8 +166,8 @@ impl Client {
     /// Checks an open connection from which nothing may have come yet.
     fn look(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let (conn, Some(asked)) = (&mut slot.conn, &mut slot.asked) else { return };
-        let fallback = &mut asked.fallback;
+        let (conn, Some(pending)) = (&mut slot.conn, &mut slot.pending) else { return };
+        let fallback = &mut pending.fallback;
         let kept = fallback.first.as_ref().map_or(0, |first| first.len() as u64);
         let totals = conn.totals();
         // The connection works if there is a response, or if the server took more than is kept.
@@ -248,8 +248,8 @@ impl Client {
             slot.conn.open_active(SynPlan::default(), &[], pool);
             slot.side = Side::Client;
         });
-        if let Some(asked) = flows.table.slots.get_mut(index).and_then(|slot| slot.asked.as_mut()) {
-            asked.fallback.second_attempt = Some(second_attempt);
+        if let Some(pending) = flows.table.slots.get_mut(index).and_then(|slot| slot.pending.as_mut()) {
+            pending.fallback.second_attempt = Some(second_attempt);
         }
         flows.env.journal.counters.second_attempts += 1;
         flows.touched(second_attempt);
@@ -274,7 +274,7 @@ impl Client {
             }
             return winner.conn.handle_segment(segment, now, &mut flows.env.pool);
         }
-        let first_bytes = loser.asked.as_ref().and_then(|asked| asked.fallback.first.as_ref());
+        let first_bytes = loser.pending.as_ref().and_then(|pending| pending.fallback.first.as_ref());
         let kept = first_bytes.map_or(0, |bytes| bytes.len() as u64);
         let totals = loser.conn.totals();
         let open = loser.conn.state() != StateName::SynSent;
@@ -289,13 +289,13 @@ impl Client {
             self.drop_second_attempt(flows, Some(second_attempt));
             return Disposition::Reset;
         }
-        if let Some(asked) = &mut loser.asked
-            && core::mem::take(&mut asked.fallback.eager) == Eager::Begun
-            && asked.fallback.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
+        if let Some(pending) = &mut loser.pending
+            && core::mem::take(&mut pending.fallback.eager) == Eager::Begun
+            && pending.fallback.probed_at.is_some_and(|at| loser.conn.last_heard() >= at)
             && !loser.conn.peer_is_ahead()
         {
             // The server is alive and has lost nothing: it only takes time to respond.
-            asked.fallback.at = Some(now + asked.fallback.wait);
+            pending.fallback.at = Some(now + pending.fallback.wait);
             self.forget_second_attempt(&mut flows.table, first);
             self.drop_second_attempt(flows, Some(second_attempt));
             flows.touched(first);
@@ -318,22 +318,22 @@ impl Client {
     /// application's settings. The first attempt becomes `second_attempt`.
     fn change_places(&mut self, flows: &mut Flows, second_attempt: u32, first: u32, now: Instant) {
         let Some((to, from)) = flows.table.slots.pair_mut(first, second_attempt) else { return };
-        let Some(asked) = &mut to.asked else { return };
-        let (network, server) = (asked.network, to.key.remote_ip());
-        let was_open = !asked.awaited;
+        let Some(pending) = &mut to.pending else { return };
+        let (network, server) = (pending.network, to.key.remote_ip());
+        let was_open = !pending.awaited;
         let large = loses_large_segments(&to.conn);
         let (sent, slow) = (to.conn.first_syn_sent(), fares_no_better(&to.conn, &from.conn, now));
-        asked.fallback.second_attempt = None;
-        asked.fallback.at = None;
-        asked.answered_at = Instant::FAR_FUTURE;
-        asked.fallback.syns = to.conn.handshake_retransmits().saturating_add(1);
-        let kept = asked.fallback.first.take().filter(|_| was_open).unwrap_or_default();
+        pending.fallback.second_attempt = None;
+        pending.fallback.at = None;
+        pending.answered_at = Instant::FAR_FUTURE;
+        pending.fallback.syns = to.conn.handshake_retransmits().saturating_add(1);
+        let kept = pending.fallback.first.take().filter(|_| was_open).unwrap_or_default();
         from.conn.adopt(&mut to.conn, &kept, &mut flows.env.pool);
         core::mem::swap(&mut to.conn, &mut from.conn);
         core::mem::swap(&mut to.key, &mut from.key);
         core::mem::swap(&mut to.hash, &mut from.hash);
         let hashes = (to.hash, from.hash);
-        let reason = match &asked.offer {
+        let reason = match &pending.offer {
             Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
             // The block was refused, so the server took nothing. The data that was sent in its place did not
             // arrive.
@@ -377,8 +377,8 @@ impl Client {
 
     /// Notes that the second attempt of connection `first` no longer exists.
     pub(crate) fn forget_second_attempt(&mut self, table: &mut Table, first: u32) {
-        if let Some(asked) = table.slots.get_mut(first).and_then(|slot| slot.asked.as_mut()) {
-            asked.fallback.second_attempt = None;
+        if let Some(pending) = table.slots.get_mut(first).and_then(|slot| slot.pending.as_mut()) {
+            pending.fallback.second_attempt = None;
         }
     }
 }

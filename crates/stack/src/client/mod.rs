@@ -12,7 +12,7 @@ use crate::config::{Certified, Config, ConnectConfig};
 use crate::env::Env;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Asked, Fallback, SentOffer, Shown, Slot};
+use crate::flows::slot::{Fallback, PendingConnect, SentOffer, Shown, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -103,7 +103,7 @@ pub(crate) enum Other {
 
 /// A decision about a connect's first flight.
 pub(crate) struct Intent {
-    pub asked: Option<Box<Asked>>,
+    pub pending: Option<Box<PendingConnect>>,
     pub outcome: Outcome,
     /// Largest payload of a segment to the server.
     pub path_mss: u16,
@@ -112,7 +112,7 @@ pub(crate) struct Intent {
 impl Intent {
     /// An ordinary handshake, and the reason for it.
     fn handshake(reason: Reason, path_mss: u16) -> Self {
-        Self { asked: None, outcome: Outcome::Handshake(reason), path_mss }
+        Self { pending: None, outcome: Outcome::Handshake(reason), path_mss }
     }
 }
 
@@ -135,23 +135,23 @@ impl Client {
             return Intent::handshake(reason, self.client_path_mss(&mut flows.env, key, now));
         }
         // Reuses a box of an earlier connection, so that connects allocate nothing in the long run.
-        let mut asked = flows.table.spare.pop().unwrap_or_default();
-        let known = self.credentials.prospect(network, server, &mut asked.cookie, now);
+        let mut pending = flows.table.spare.pop().unwrap_or_default();
+        let known = self.credentials.prospect(network, server, &mut pending.cookie, now);
         let path_mss = flows.env.path_mss(key).min(known.path_mss.unwrap_or(u16::MAX));
         if known.permission == Permission::Nothing {
-            flows.table.spare.push(asked);
+            flows.table.spare.push(pending);
             return Intent::handshake(Reason::FailureMemory, path_mss);
         }
         // A certificate may carry what must not run twice; a plain cookie may not.
         let by_cookie = config.fast_open && (config.replay_safe || config.asap.is_none());
         if (!by_cookie || config.no_cookie)
-            && let Some(unused) = asked.cookie.take()
+            && let Some(unused) = pending.cookie.take()
         {
             // `prospect` has taken a cookie for one use out of the store. This puts it back.
             self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
-        asked.offer = None;
-        let cookie = asked.cookie.as_ref();
+        pending.offer = None;
+        let cookie = pending.cookie.as_ref();
         let tcp = config.tcp.as_ref().unwrap_or(&flows.env.tcp);
         // The store says the usual timeout of a server whose round-trip time it does not know.
         let measured = Some(known.timeout).filter(|timeout| *timeout < INITIAL_RTO);
@@ -175,8 +175,8 @@ impl Client {
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;
-            asked.offer = Some(offering.sent);
-            asked.certified_for = Some(address);
+            pending.offer = Some(offering.sent);
+            pending.certified_for = Some(address);
         }
         let bare = config.fast_open && config.no_cookie;
         if bare {
@@ -197,27 +197,27 @@ impl Client {
         plan.hedged = known.doubtful && (config.replay_safe || !key.is_carried());
         // The server's replay guard detects a copy of a block, even if the copy comes from another port.
         plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
-        asked.plain = if bare || cookie.is_some() {
+        pending.plain = if bare || cookie.is_some() {
             offer::why_plain(config.held_back, plan.data_limit as usize, data)
         } else {
             // A cookie may be known, but is not sent because the server refused the last ones.
             (known.permission == Permission::Request).then_some(Reason::FailureMemory)
         };
-        if cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        if cookie.is_some() || pending.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
             plan.follow = offer::follow(config, key, mss);
         }
         // Fill in place to avoid a copy.
-        asked.network = network;
-        asked.form = cookie.map_or(known.form, |held| held.form);
-        asked.fast_open = config.fast_open;
-        asked.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
-        asked.bare = bare;
-        asked.first_rtt = false;
-        asked.at_most_once = !config.replay_safe;
-        asked.awaited = true;
-        asked.answered_at = Instant::FAR_FUTURE;
-        asked.fallback = Fallback::default();
-        Intent { asked: Some(asked), outcome: Outcome::Undecided, path_mss }
+        pending.network = network;
+        pending.form = cookie.map_or(known.form, |held| held.form);
+        pending.fast_open = config.fast_open;
+        pending.cookie_age = cookie.map(|held| now.saturating_since(held.granted_at));
+        pending.bare = bare;
+        pending.first_rtt = false;
+        pending.at_most_once = !config.replay_safe;
+        pending.awaited = true;
+        pending.answered_at = Instant::FAR_FUTURE;
+        pending.fallback = Fallback::default();
+        Intent { pending: Some(pending), outcome: Outcome::Undecided, path_mss }
     }
 
     /// Largest first-flight data: the peer's MSS, else the default of RFC 7413 §4.2.1, limited by our own and the
@@ -259,8 +259,8 @@ impl Client {
         if unlikely(may_have_run) && report.acked == 0 && once {
             return self.refuse_second_time(flows, index, now);
         }
-        let Some(asked) = &mut slot.asked else { return Disposition::Processed };
-        let offered = asked.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
+        let Some(pending) = &mut slot.pending else { return Disposition::Processed };
+        let offered = pending.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(flows, index, answer, segment, now);
         }
@@ -268,10 +268,11 @@ impl Client {
         if unlikely(replayed) && once {
             return self.refuse_second_time(flows, index, now);
         }
-        (asked.awaited, asked.answered_at) = (false, now);
-        let second_attempt = asked.fallback.second_attempt.take();
-        let (network, form, cookie, plain_why) = (asked.network, asked.form, &asked.cookie, asked.plain);
-        let (fast_open, bare) = (asked.fast_open, asked.bare);
+        (pending.awaited, pending.answered_at) = (false, now);
+        let second_attempt = pending.fallback.second_attempt.take();
+        let (network, form, cookie, plain_why) =
+            (pending.network, pending.form, &pending.cookie, pending.plain);
+        let (fast_open, bare) = (pending.fast_open, pending.bare);
         let server = slot.key.remote_ip();
         let fresh = match segment.options.fast_open() {
             // A cookie that was not requested is not accepted.
@@ -284,7 +285,7 @@ impl Client {
             None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
         };
         slot.outcome = outcome;
-        slot.shown = match asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        slot.shown = match pending.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
             true if outcome == Outcome::Accepted && is_proved(segment) => Shown::ByFront,
             true => Shown::Certificate,
             false => Shown::Nothing,
@@ -296,7 +297,7 @@ impl Client {
         if let Some(used) = cookie {
             let answer = answer_to(&report);
             self.credentials.note_syn_ack(network, server, mss, passed, used, answer, fresh, now);
-            asked.cookie = None;
+            pending.cookie = None;
         } else {
             if let Some(mss) = mss {
                 self.credentials.learn_mss(network, server, mss);
@@ -305,7 +306,7 @@ impl Client {
                 self.credentials.note_passed(network, server, sent);
             }
             if let Some((srtt, rttvar)) = slot.conn.rtt() {
-                asked.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
+                pending.first_rtt = self.credentials.learn_first_rtt(network, server, srtt, rttvar, now);
             }
             match fresh {
                 Some((cookie, form)) => self.credentials.learn_cookie(network, server, form, cookie, now),
@@ -316,12 +317,12 @@ impl Client {
             }
         }
         if unlikely(outcome == Outcome::Handshake(Reason::AddressMismatch))
-            && let Some(address) = asked.certified_for
+            && let Some(address) = pending.certified_for
         {
             self.credentials.note_mismatch(network, server, address, now);
         }
         if let Some(capable) = offered.and_then(|answer| answer.capable)
-            && let Some(sent) = asked.offer.clone()
+            && let Some(sent) = pending.offer.clone()
         {
             self.note_asap(network, server, &sent, capable, now);
         }
@@ -394,13 +395,14 @@ impl Client {
     ) -> Disposition {
         let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         let server = slot.key.remote_ip();
-        let Some(asked) = &mut slot.asked else { return Disposition::Reset };
-        let network = asked.network;
-        let Some(sent) = &mut asked.offer else { return Disposition::Reset };
+        let Some(pending) = &mut slot.pending else { return Disposition::Reset };
+        let network = pending.network;
+        let Some(sent) = &mut pending.offer else { return Disposition::Reset };
         let again = sent.distrusted.is_some();
         sent.distrusted = sent.distrusted.or(answer.outcome.reason());
         let sent = sent.clone();
-        let (falls_back, begun) = (asked.fallback.first.is_some(), asked.fallback.second_attempt.is_some());
+        let (falls_back, begun) =
+            (pending.fallback.first.is_some(), pending.fallback.second_attempt.is_some());
         if !again {
             self.note_asap(network, server, &sent, false, now);
             self.credentials.note_failure(network, server, now);
@@ -413,8 +415,8 @@ impl Client {
         }
         let Some(slot) = flows.table.slots.get_mut(index) else { return Disposition::Reset };
         slot.outcome = answer.outcome;
-        if let Some(asked) = &mut slot.asked {
-            asked.awaited = false;
+        if let Some(pending) = &mut slot.pending {
+            pending.awaited = false;
         }
         slot.conn.handle_syn_ack(segment, Resolution::Abort, now, &mut flows.env.pool)
     }
@@ -422,7 +424,7 @@ impl Client {
 
 /// Whether the SYN carried data that must not be executed twice.
 fn must_not_run_again(slot: &Slot) -> bool {
-    slot.asked.as_ref().is_some_and(|asked| asked.at_most_once) && slot.conn.first_flight_len() > 0
+    slot.pending.as_ref().is_some_and(|pending| pending.at_most_once) && slot.conn.first_flight_len() > 0
 }
 
 /// Whether a SYN-ACK answers a first flight that a front delivered.

@@ -29,11 +29,11 @@ impl Client {
         if slot.marks.has(Marks::PATH_TOLD) {
             return other;
         }
-        if unlikely(slot.asked.as_ref().is_some_and(|asked| asked.first_rtt)) {
+        if unlikely(slot.pending.as_ref().is_some_and(|pending| pending.first_rtt)) {
             self.credentials.forget_rtt(network, server);
         }
         // An answer on another network says nothing about this one.
-        let here = succeeded && slot.asked.as_ref().is_some_and(|asked| asked.network == network);
+        let here = succeeded && slot.pending.as_ref().is_some_and(|pending| pending.network == network);
         match slot.conn.rtt().filter(|_| slot.stage == Stage::Mapped) {
             Some((srtt, rttvar)) if here => {
                 self.credentials.learn_visit(network, server, srtt, rttvar, now);
@@ -42,8 +42,8 @@ impl Client {
             Some((srtt, rttvar)) => self.credentials.learn_rtt(network, server, srtt, rttvar, now),
             None => {}
         }
-        if let (true, Some(asked)) = (succeeded, &slot.asked) {
-            self.credentials.note_success(asked.network, server);
+        if let (true, Some(pending)) = (succeeded, &slot.pending) {
+            self.credentials.note_success(pending.network, server);
         }
         other
     }
@@ -54,16 +54,16 @@ impl Client {
             slot.owner = Owner::Nobody;
             return (false, Some(Other::First(first)));
         }
-        let Some(asked) = &mut slot.asked else { return (false, None) };
-        let second_attempt = asked.fallback.second_attempt.take().map(Other::SecondAttempt);
-        if asked.awaited {
-            if asked.cookie.is_some() || asked.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        let Some(pending) = &mut slot.pending else { return (false, None) };
+        let second_attempt = pending.fallback.second_attempt.take().map(Other::SecondAttempt);
+        if pending.awaited {
+            if pending.cookie.is_some() || pending.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             self.unanswered(slot, now);
             return (false, second_attempt);
         }
-        if asked.at_most_once
+        if pending.at_most_once
             && slot.outcome == Outcome::Handshake(Reason::SimultaneousOpen)
             && !slot.conn.is_confirmed()
         {
@@ -71,7 +71,7 @@ impl Client {
             // not count.
             slot.outcome = Outcome::Handshake(Reason::Unknown);
         }
-        if asked.answered_at == Instant::FAR_FUTURE {
+        if pending.answered_at == Instant::FAR_FUTURE {
             // The connection was opened without the first flight, so its end says nothing about it.
             return (false, second_attempt);
         }
@@ -81,7 +81,7 @@ impl Client {
         {
             // The handshake went through, and then nothing arrived, or only the end of the response: the path passes
             // the SYN, but not the connection that it opens.
-            self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
+            self.credentials.note_failure(pending.network, slot.key.remote_ip(), now);
         }
         (answered && slot.outcome.is_accepted(), second_attempt)
     }
@@ -126,7 +126,7 @@ impl Client {
         if let Some(mss) = slot.conn.narrowed_mss() {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
-        if let (None, Some((srtt, rttvar))) = (&slot.asked, slot.conn.rtt()) {
+        if let (None, Some((srtt, rttvar))) = (&slot.pending, slot.conn.rtt()) {
             slot.marks.set(Marks::PATH_TOLD);
             self.credentials.learn_rtt(network, server, srtt, rttvar, now);
         }
@@ -136,33 +136,33 @@ impl Client {
     /// SYN-ACK for longer than most servers take to respond, or if only the end of the response arrived. Returns a
     /// second attempt, which is to be ended.
     fn give_up(&mut self, slot: &mut Slot, now: Instant) -> Option<u32> {
-        let asked = slot.asked.as_ref()?;
-        if asked.answered_at == Instant::FAR_FUTURE || slot.conn.has_heard_data() {
+        let pending = slot.pending.as_ref()?;
+        if pending.answered_at == Instant::FAR_FUTURE || slot.conn.has_heard_data() {
             return None;
         }
-        let silent = now.saturating_since(asked.answered_at) >= SILENCE;
+        let silent = now.saturating_since(pending.answered_at) >= SILENCE;
         if !(silent || slot.conn.is_swallowed()) || slot.conn.close_reason().is_some() {
             return None;
         }
-        self.credentials.note_failure(asked.network, slot.key.remote_ip(), now);
+        self.credentials.note_failure(pending.network, slot.key.remote_ip(), now);
         // The end of the connection reports nothing more and ends no second attempt.
-        slot.asked.take().and_then(|asked| asked.fallback.second_attempt)
+        slot.pending.take().and_then(|pending| pending.fallback.second_attempt)
     }
 
     /// No SYN-ACK will show what happened to the first flight. Gives its cookie back, and ends a second attempt.
     pub(crate) fn no_answer(&mut self, flows: &mut Flows, index: u32, now: Instant) {
         let Some(slot) = flows.table.slots.get_mut(index) else { return };
-        let second_attempt = slot.asked.as_mut().and_then(|asked| asked.fallback.second_attempt.take());
+        let second_attempt = slot.pending.as_mut().and_then(|pending| pending.fallback.second_attempt.take());
         self.unanswered(slot, now);
         self.drop_second_attempt(flows, second_attempt);
     }
 
     /// The part of [`Self::no_answer`] about the connection itself.
     fn unanswered(&mut self, slot: &mut Slot, now: Instant) {
-        let Some(asked) = &mut slot.asked else { return };
-        asked.awaited = false;
-        if let Some(used) = asked.cookie.take() {
-            let (network, server) = (asked.network, slot.key.remote_ip());
+        let Some(pending) = &mut slot.pending else { return };
+        pending.awaited = false;
+        if let Some(used) = pending.cookie.take() {
+            let (network, server) = (pending.network, slot.key.remote_ip());
             self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
         }
     }

@@ -143,10 +143,10 @@ impl Flows {
         let Some(slot) = self.table.slots.get_mut(index) else { return };
         let over = matches!(slot.conn.state(), StateName::Closed | StateName::TimeWait);
         if over && slot.owner == Owner::Nobody && slot.turn == InQueue::No {
-            if let Some(asked) = slot.asked.take()
+            if let Some(pending) = slot.pending.take()
                 && self.table.spare.len() < SPARE
             {
-                self.table.spare.push(asked);
+                self.table.spare.push(pending);
             }
             slot.retire(&mut self.env.pool);
             self.table.slots.retire(index);

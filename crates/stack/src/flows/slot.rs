@@ -123,7 +123,7 @@ impl Marks {
 
 /// A client's pending connect: what its SYN asked for. The credential store learns of it when the answer comes.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingConnect {
     /// The local network that it was sent from.
     pub network: NetworkId,
     /// The option form that was sent.
@@ -245,7 +245,7 @@ pub(crate) struct Slot {
     /// What is to be done for it, and what was.
     pub marks: Marks,
     /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
-    pub asked: Option<Box<Asked>>,
+    pub pending: Option<Box<PendingConnect>>,
     /// Its place among the listener's pending first flights.
     pub place: Option<Place>,
     /// What the network last reported about its packets.
@@ -275,7 +275,7 @@ impl Slot {
             turn,
             event,
             marks,
-            asked,
+            pending,
             place,
             network_error,
             ready,
@@ -283,7 +283,7 @@ impl Slot {
         } = self;
         conn.renew(tcp, ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
-        *asked = None;
+        *pending = None;
         *place = None;
         *network_error = None;
         *pair = None;
@@ -295,7 +295,7 @@ impl Slot {
     #[inline]
     pub(crate) fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
-        self.asked = None;
+        self.pending = None;
         self.place = None;
     }
 
@@ -317,7 +317,7 @@ impl Slot {
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let own = self.conn.poll_timeout();
-        match self.asked.as_ref().and_then(|asked| asked.fallback.at) {
+        match self.pending.as_ref().and_then(|pending| pending.fallback.at) {
             Some(at) => Some(own.map_or(at, |own| own.min(at))),
             None => own,
         }
@@ -375,7 +375,7 @@ mod tests {
         (slot.side, slot.stage, slot.shown) = (Side::Client, Stage::Ended, Shown::ByFront);
         slot.marks = Marks(u8::MAX);
         (slot.turn, slot.event) = (InQueue::Yes, InQueue::Yes);
-        slot.asked = Some(Box::default());
+        slot.pending = Some(Box::default());
         slot.network_error = Some(IcmpErrorKind::HostUnreachable);
         slot.ready = Readiness::CLOSED;
         slot.retire(&mut Pool::new(0));

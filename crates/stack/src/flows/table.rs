@@ -5,7 +5,7 @@ use crate::event::ConnId;
 use crate::flow::{FlowHasher, FlowKey, FlowTable};
 use crate::flows::early_ends::EarlyEnds;
 use crate::flows::slab::Places;
-use crate::flows::slot::{Asked, Slot};
+use crate::flows::slot::{PendingConnect, Slot};
 use crate::flows::time_wait::TimeWaitTable;
 use crate::flows::wheel::TimerWheel;
 use crate::owners::Claims;
@@ -29,7 +29,7 @@ pub(crate) struct Table {
     pub early_ends: EarlyEnds,
     /// Boxes of earlier connections, kept for later ones.
     #[allow(clippy::vec_box, reason = "the boxes themselves are reused")]
-    pub spare: Vec<Box<Asked>>,
+    pub spare: Vec<Box<PendingConnect>>,
     /// Where the stacks of the group note their flows, if they do.
     claims: Option<Claims>,
     /// Connections (index) with news that [`Stack`](crate::Stack) has to take.

@@ -375,7 +375,7 @@ impl Stack {
             let dropped = Disposition::Dropped(DropReason::Unexpected);
             return self.flows.not_processed(index, dropped, segment);
         }
-        let disposition = if slot.asked.is_some() && slot.conn.state() == StateName::SynSent {
+        let disposition = if slot.pending.is_some() && slot.conn.state() == StateName::SynSent {
             self.client.handle_answer(&mut self.flows, index, segment, now)
         } else if let Owner::SecondAttempt(first) = owner {
             cold_path();

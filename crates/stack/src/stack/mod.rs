@@ -240,13 +240,13 @@ impl Stack {
             unacknowledged: slot.conn.unacknowledged(),
             mss: slot.conn.mss(),
             nodelay: slot.conn.nodelay(),
-            handshake_retransmits: (slot.asked.as_ref())
-                .map_or(0, |a| a.fallback.syns)
+            handshake_retransmits: (slot.pending.as_ref())
+                .map_or(0, |pending| pending.fallback.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
             network_error: slot.network_error,
             certificate: slot.shown != Shown::Nothing,
             relayed: slot.shown == Shown::ByFront,
-            cookie_age: slot.asked.as_ref().and_then(|a| a.cookie_age),
+            cookie_age: slot.pending.as_ref().and_then(|pending| pending.cookie_age),
             totals: slot.conn.totals(),
             carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
         })
@@ -295,8 +295,10 @@ impl Stack {
         while let Some(index) = self.flows.table.wheel.pop_expired(now) {
             if let Some(slot) = self.flows.table.slots.get_mut(index) {
                 slot.conn.handle_timeout(now, &mut self.flows.env.pool);
-                let falls_back =
-                    slot.asked.as_ref().is_some_and(|a| a.fallback.at.is_some_and(|at| at <= now));
+                let falls_back = slot
+                    .pending
+                    .as_ref()
+                    .is_some_and(|pending| pending.fallback.at.is_some_and(|at| at <= now));
                 if self.flows.touch(index) {
                     self.take_news(index, now);
                 }
