@@ -38,7 +38,7 @@ class Browser:
             f"--host-resolver-rules=MAP {NAME} {client.plain_address}",
         ]  # fmt: skip
         self.world, self.number, self.answers, self.events = world, 0, {}, []
-        self.news = threading.Condition()
+        self.changed = threading.Condition()
 
     def __enter__(self):
         theirs_in, ours_out = os.pipe()
@@ -77,22 +77,22 @@ class Browser:
         with contextlib.suppress(OSError, ValueError):
             while data := self.input.read1(65536):
                 *whole, rest = (rest + data).split(b"\0")
-                with self.news:
+                with self.changed:
                     for text in whole:
                         message = json.loads(text)
                         if "id" in message:
                             self.answers[message["id"]] = message
                         else:
                             self.events.append(message)
-                    self.news.notify_all()
+                    self.changed.notify_all()
 
     def wait_for(self, condition, what):
         deadline = time.monotonic() + PATIENCE
-        with self.news:
+        with self.changed:
             while not (found := condition()):
                 right(self.child.poll() is None, f"the browser ended before: {what}")
                 right(time.monotonic() < deadline, f"no {what} within {PATIENCE} s")
-                self.news.wait(0.2)
+                self.changed.wait(0.2)
             return found
 
     def ask(self, method, session=None, **params):
@@ -112,7 +112,7 @@ class Browser:
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
             self.ask("Page.enable", session)
-            with self.news:
+            with self.changed:
                 self.events.clear()
             gone = self.ask("Page.navigate", session, url=url)
             if "errorText" in gone:

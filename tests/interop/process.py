@@ -27,7 +27,7 @@ class Process:
         self.command = [str(part) for part in command]
         full = ["ip", "netns", "exec", ns.name] + self.command if ns else self.command
         self.lines = []
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         # `ip netns exec` replaces itself, so the pid is that of the command. The child has its own session, so a
         # Ctrl-C at the terminal reaches only the run, which then ends the children in order.
         self.popen = subprocess.Popen(
@@ -53,11 +53,11 @@ class Process:
 
     def _read(self, name, stream):
         for line in stream:
-            with self._news:
+            with self._changed:
                 self.lines.append((name, line.rstrip("\n")))
-                self._news.notify_all()
-        with self._news:
-            self._news.notify_all()
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     @property
     def pid(self):
@@ -86,8 +86,8 @@ class Process:
                 raise AssertionError(f"{self.command[0]} ended ({self.popen.returncode}) before: {what}")
             if time.monotonic() > deadline:
                 raise AssertionError(f"{self.command[0]}: no {what} within {timeout} s")
-            with self._news:
-                self._news.wait(0.05)
+            with self._changed:
+                self._changed.wait(0.05)
 
     def wait_records(self, count, what, wanted=lambda record: True, timeout=20):
         """Waits for the first `count` records that are wanted, and returns them."""

@@ -46,7 +46,7 @@ class Sniffer:
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.socket.settimeout(0.2)
         self.packets = collections.deque(maxlen=100_000)
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._over = False
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
@@ -71,18 +71,18 @@ class Sniffer:
             seconds, nanos = next(struct.unpack("@qq", value) for _, kind, value in control if kind == SO_TIMESTAMPNS)
             packet = parse(data, seconds + nanos / 1e9, address[2] == OUTGOING)
             if packet is not None:
-                with self._news:
+                with self._changed:
                     self.packets.append(packet)
-                    self._news.notify_all()
+                    self._changed.notify_all()
 
     def clear(self):
-        with self._news:
+        with self._changed:
             self.packets.clear()
 
     def wait(self, wanted, timeout=5):
         """The first wanted packet; None if none arrives in time."""
         deadline = time.monotonic() + timeout
-        with self._news:
+        with self._changed:
             while True:
                 for packet in self.packets:
                     if wanted(packet):
@@ -90,4 +90,4 @@ class Sniffer:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
-                self._news.wait(left)
+                self._changed.wait(left)

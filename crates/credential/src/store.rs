@@ -197,12 +197,12 @@ impl CredentialStore {
         rttvar: Duration,
         now: Instant,
     ) {
-        let mut news = false;
+        let mut changed = false;
         self.learn(network, server, |entry| {
             entry.rtt = Some(PathRtt::next(entry.rtt, srtt, rttvar, now));
-            news = entry.failures.succeed();
+            changed = entry.failures.succeed();
         });
-        if unlikely(news) {
+        if unlikely(changed) {
             self.tell(network, server, || What::Success);
         }
     }
@@ -587,9 +587,9 @@ impl CredentialStore {
     /// A first flight to this server was accepted and answered. Earlier failures are forgotten.
     pub fn note_success(&mut self, network: NetworkId, server: IpAddr) {
         if let Some(entry) = self.entries.peek_mut(&(network, server)) {
-            let news = entry.failures.succeed();
+            let changed = entry.failures.succeed();
             self.changes += 1;
-            if news {
+            if changed {
                 self.tell(network, server, || What::Success);
             }
         }

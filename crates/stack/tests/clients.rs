@@ -130,8 +130,8 @@ fn slow_readers_make_way_when_memory_is_short() {
     assert_eq!(p.state(reader), StateName::Established);
 }
 
-/// Clients that wait for news do not read anything before. When the server writes to all of them at once, and has
-/// no memory for the last ones, none of them is reset: what was written to them has not even been sent.
+/// Clients that wait for notifications do not read anything before. When the server writes to all of them at once, and
+/// has no memory for the last ones, none of them is reset: what was written to them has not even been sent.
 #[test]
 fn clients_that_waited_for_news_are_not_reset_for_it() {
     let (mut p, listener) = server(|c| c.limits.buffer_bytes = 32 << 16);

@@ -241,7 +241,7 @@ impl Receive {
         let mut taken = n as u32;
         if !self.ahead.is_empty() || self.fin.is_some() {
             // It fills a hole in whole or in part, perhaps only the one in front of a FIN: the sender is
-            // waiting for this news.
+            // waiting for this.
             self.need = AckNeed::Now;
         }
         // It may overlap several holes at once.

@@ -54,7 +54,7 @@ impl Stamps {
         room
     }
 
-    /// The first `offset` bytes have left, the last of them at `at`, if that is known. Returns whether that is news.
+    /// The first `offset` bytes have left, the last of them at `at`, if that is known. Returns whether that was unknown.
     pub(crate) fn sent(&mut self, offset: u64, at: Option<Instant>) -> bool {
         let before = self.stamps.len();
         for byte in self.watched.iter_mut().filter(|byte| !byte.sent && byte.offset <= offset) {
@@ -65,7 +65,7 @@ impl Stamps {
         self.stamps.len() > before
     }
 
-    /// The first `offset` bytes are acknowledged. Returns whether that is news.
+    /// The first `offset` bytes are acknowledged. Returns whether that was unknown.
     pub(crate) fn acknowledged(&mut self, offset: u64, at: Instant) -> bool {
         let before = self.stamps.len();
         while let Some(Watched { offset, .. }) = self.watched.pop_front_if(|byte| byte.offset <= offset) {

@@ -108,9 +108,9 @@ impl Failures {
     /// A first flight was accepted and answered, so earlier failures are forgotten. True if that changes what is
     /// known.
     pub(super) fn succeed(&mut self) -> bool {
-        let news = !self.proven || self.count > 0;
+        let changed = !self.proven || self.count > 0;
         *self = Self { proven: true, passed: self.passed, ..Self::NONE };
-        news
+        changed
     }
 
     /// Whether a first flight was accepted and answered, and none failed since.

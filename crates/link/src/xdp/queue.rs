@@ -181,10 +181,14 @@ impl Xdp {
                     Read::Nothing => break,
                     Read::Lost => self.look_again(),
                     Read::Messages(bytes) => {
-                        let mut news =
-                            News { port: &mut self.port, hops: &mut self.hops, attached: &self.attached };
-                        let known =
-                            messages(bytes).filter_map(|(kind, body)| news.take(kind, body)).collect();
+                        let mut notifications = Notifications {
+                            port: &mut self.port,
+                            hops: &mut self.hops,
+                            attached: &self.attached,
+                        };
+                        let known = messages(bytes)
+                            .filter_map(|(kind, body)| notifications.take(kind, body))
+                            .collect();
                         self.send_waiting(known);
                     }
                 }
@@ -216,9 +220,10 @@ impl Xdp {
     fn look_again(&mut self) {
         self.hops.forget();
         let question = super::device::question(self.port.device);
-        let mut news = News { port: &mut self.port, hops: &mut self.hops, attached: &self.attached };
+        let mut notifications =
+            Notifications { port: &mut self.port, hops: &mut self.hops, attached: &self.attached };
         let route = crate::netlink::Netlink::open(nix::sys::socket::SockProtocol::NetlinkRoute);
-        let asked = route.and_then(|it| it.request(&question, |_, body| news.link(body)));
+        let asked = route.and_then(|it| it.request(&question, |_, body| notifications.link(body)));
         if asked.as_ref().is_err_and(|error| errno(error) == Some(Errno::ENODEV)) {
             self.port.gone = Some(DELETED);
         }
@@ -336,13 +341,13 @@ impl Xdp {
 const DELETED: &str = "the device was deleted";
 
 /// What takes a message of the kernel.
-struct News<'a> {
+struct Notifications<'a> {
     port: &'a mut Port,
     hops: &'a mut Hops,
     attached: &'a Attached,
 }
 
-impl News<'_> {
+impl Notifications<'_> {
     /// Returns a neighbour whose address is known now.
     fn take(&mut self, kind: u16, body: &[u8]) -> Option<(IpAddr, Mac)> {
         match kind {

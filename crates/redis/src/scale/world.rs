@@ -214,7 +214,7 @@ impl Farm {
     fn judge(mut self) -> Counts {
         for (accepted, waited) in &self.fates {
             self.counts.twice += u64::from(*accepted & 0x7f > 1);
-            // A copy that came at the same time and was first: its original is refused as a replay, which is no news.
+            // A copy that came at the same time and was first: its original is refused as a replay, as it should be.
             self.counts.after_handshake += u64::from(*waited && *accepted & 0x80 != 0);
         }
         self.counts.keys = self.servers.iter().map(Server::keys).sum();

@@ -60,7 +60,7 @@ impl fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 impl Client {
-    /// See [`Stack::connect`](crate::Stack::connect). Returns also whether the connection has news.
+    /// See [`Stack::connect`](crate::Stack::connect). Returns also whether the connection has notifications.
     pub(crate) fn connect(
         &mut self,
         flows: &mut Flows,
@@ -114,8 +114,8 @@ impl Client {
         );
         self.plan_fallback(&mut flows.table, index, config, data.get(..taken).unwrap_or_default(), now);
         flows.env.journal.counters.active_opens += 1;
-        let news = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
-        Ok((flows.table.id(index), taken, news))
+        let notifications = outcome != Outcome::Undecided || flows.env.journal.is_tracing();
+        Ok((flows.table.id(index), taken, notifications))
     }
 
     //= rfc9293 MUST-43 MUST-44 MUST-45

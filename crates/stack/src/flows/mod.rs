@@ -94,30 +94,31 @@ impl Flows {
         }
     }
 
-    /// Something happened to connection `index`: queues it for transmission, and notes its news.
+    /// Something happened to connection `index`: queues it for transmission, and notes its notifications.
     pub(crate) fn touched(&mut self, index: u32) {
         if self.touch(index) {
             self.table.note(index);
         }
     }
 
-    /// Like [`Self::touched`], but returns whether the connection has news instead of noting that.
+    /// Like [`Self::touched`], but returns whether the connection has notifications instead of noting that.
     #[inline]
     pub(crate) fn touch(&mut self, index: u32) -> bool {
         let tracing = self.env.journal.is_tracing();
         self.table.slots.get_mut(index).is_some_and(|slot| slot.touch(index, &mut self.env.outbox, tracing))
     }
 
-    /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has news.
+    /// Gives a segment to connection `index`, which is not in SYN-SENT. Returns whether the connection has
+    /// notifications.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, index: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let Some(slot) = self.table.slots.get_mut(index) else { return false };
         let disposition = slot.conn.handle_segment(segment, now, &mut self.env.pool);
-        let news = slot.touch(index, &mut self.env.outbox, self.env.journal.is_tracing());
+        let notifications = slot.touch(index, &mut self.env.outbox, self.env.journal.is_tracing());
         if unlikely(disposition != Disposition::Processed) {
             self.not_processed(index, disposition, segment);
         }
-        news
+        notifications
     }
 
     /// Resets a connection so that another one has room.

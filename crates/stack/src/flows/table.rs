@@ -32,8 +32,8 @@ pub(crate) struct Table {
     pub spare: Vec<Box<PendingConnect>>,
     /// Where the stacks of the group note their flows, if they do.
     claims: Option<Claims>,
-    /// Connections (index) with news that [`Stack`](crate::Stack) has to take.
-    news: Vec<u32>,
+    /// Connections (index) with notifications that [`Stack`](crate::Stack) has to take.
+    notifications: Vec<u32>,
 }
 
 impl Table {
@@ -49,7 +49,7 @@ impl Table {
             early_ends: EarlyEnds::new(limits.early_ends),
             spare: Vec::new(),
             claims,
-            news: Vec::new(),
+            notifications: Vec::new(),
         }
     }
 
@@ -123,30 +123,30 @@ impl Table {
         }
     }
 
-    // --- news ------------------------------------------------------------------------------------------
+    // --- notifications ---------------------------------------------------------------------------------
 
-    /// Notes that connection `index` has news.
+    /// Notes that connection `index` has notifications.
     pub(crate) fn note(&mut self, index: u32) {
-        self.news.push(index);
+        self.notifications.push(index);
     }
 
-    /// Whether there are news to take.
+    /// Whether there are notifications to take.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty()
+    pub(crate) fn has_notifications(&self) -> bool {
+        !self.notifications.is_empty()
     }
 
-    /// Takes the connections that have news, in the order in which they got them. Give the memory back with
-    /// [`Self::news_taken`].
-    pub(crate) fn take_news(&mut self) -> Vec<u32> {
-        core::mem::take(&mut self.news)
+    /// Takes the connections that have notifications, in the order in which they got them. Give the memory back with
+    /// [`Self::notifications_taken`].
+    pub(crate) fn take_notifications(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.notifications)
     }
 
-    /// The news of all these are taken.
-    pub(crate) fn news_taken(&mut self, mut taken: Vec<u32>) {
-        if self.news.is_empty() {
+    /// The notifications of all these are taken.
+    pub(crate) fn notifications_taken(&mut self, mut taken: Vec<u32>) {
+        if self.notifications.is_empty() {
             taken.clear();
-            self.news = taken;
+            self.notifications = taken;
         }
     }
 }

@@ -61,7 +61,8 @@ pub(crate) struct Handshake {
 }
 
 impl Server {
-    /// Handles a SYN that came from its client. Returns the connection that it opens, whose news are to be taken.
+    /// Handles a SYN that came from its client. Returns the connection that it opens, whose notifications are to be
+    /// taken.
     pub(crate) fn handle_syn(&mut self, flows: &mut Flows, syn: &Syn<'_>) -> Option<u32> {
         let decision = self.judge(flows, syn);
         self.carry_out(flows, syn, decision)
@@ -142,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Does what was decided about a SYN. Returns the connection that it opens, whose news are to be taken.
+    /// Does what was decided about a SYN. Returns the connection that it opens, whose notifications are to be taken.
     #[inline]
     pub(crate) fn carry_out(
         &mut self,

@@ -10,7 +10,7 @@ use firstflight_wire::hint::{likely, unlikely};
 impl Stack {
     /// Writes the next packet to send into `out` (at least the MTU long) and returns its length.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        debug_assert!(!self.flows.table.has_news(), "news were left");
+        debug_assert!(!self.flows.table.has_notifications(), "notifications were left");
         if unlikely(self.flows.env.outbox.has_replies())
             && let Some(len) = self.flows.env.outbox.poll_reply(out)
         {

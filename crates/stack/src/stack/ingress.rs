@@ -318,7 +318,7 @@ impl Stack {
             Some(listener) if only_syn => {
                 let syn = Syn { listener, key: *key, hash, segment, above, now };
                 if let Some(child) = self.server.handle_syn(&mut self.flows, &syn) {
-                    self.take_news(child, now);
+                    self.take_notifications(child, now);
                 }
             }
             Some(listener)
@@ -343,7 +343,7 @@ impl Stack {
             return self.deliver_opening(index, segment, now);
         }
         if self.flows.deliver(index, segment, now) {
-            self.take_news(index, now);
+            self.take_notifications(index, now);
         }
     }
 
@@ -387,7 +387,7 @@ impl Stack {
             self.flows.not_processed(index, disposition, segment);
         }
         if self.flows.touch(index) {
-            self.take_news(index, now);
+            self.take_notifications(index, now);
         }
         self.settle(now);
     }

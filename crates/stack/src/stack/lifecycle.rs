@@ -12,27 +12,27 @@ use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 
 impl Stack {
-    /// Takes the news that the parts have noted. Every command and every packet ends with it.
+    /// Takes the notifications that the parts have noted. Every command and every packet ends with it.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
-        if unlikely(self.flows.table.has_news()) {
+        if unlikely(self.flows.table.has_notifications()) {
             self.take_all_news(now);
         }
     }
 
     fn take_all_news(&mut self, now: Instant) {
-        while self.flows.table.has_news() {
-            let news = self.flows.table.take_news();
-            for index in &news {
-                self.take_news(*index, now);
+        while self.flows.table.has_notifications() {
+            let notifications = self.flows.table.take_notifications();
+            for index in &notifications {
+                self.take_notifications(*index, now);
             }
-            self.flows.table.news_taken(news);
+            self.flows.table.notifications_taken(notifications);
         }
     }
 
-    /// Takes the news of connection `index` (see [`crate::flows::slot::Slot::touch`]), and those that this brings to
-    /// others.
-    pub(crate) fn take_news(&mut self, index: u32, now: Instant) {
+    /// Takes the notifications of connection `index` (see [`crate::flows::slot::Slot::touch`]), and those that this
+    /// brings to others.
+    pub(crate) fn take_notifications(&mut self, index: u32, now: Instant) {
         if unlikely(self.flows.env.journal.is_tracing()) {
             self.flows.trace_transitions(index);
         }

@@ -300,7 +300,7 @@ impl Stack {
                     .as_ref()
                     .is_some_and(|pending| pending.fallback.at.is_some_and(|at| at <= now));
                 if self.flows.touch(index) {
-                    self.take_news(index, now);
+                    self.take_notifications(index, now);
                 }
                 if falls_back {
                     self.client.fall_back(&mut self.flows, index, now);

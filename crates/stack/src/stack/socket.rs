@@ -89,9 +89,9 @@ impl Stack {
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<(ConnId, usize), ConnectError> {
-        let (id, taken, news) = self.client.connect(&mut self.flows, remote, data, config, now)?;
-        if news {
-            self.take_news(id.index, now);
+        let (id, taken, notifications) = self.client.connect(&mut self.flows, remote, data, config, now)?;
+        if notifications {
+            self.take_notifications(id.index, now);
         }
         Ok((id, taken))
     }
@@ -245,7 +245,7 @@ impl Stack {
         let slot = self.flows.table.slots.get_live(id.index, id.generation).ok_or(GONE)?;
         let result = f(slot, &mut self.flows.env.pool);
         if slot.touch(id.index, &mut self.flows.env.outbox, self.flows.env.journal.is_tracing()) {
-            self.take_news(id.index, now);
+            self.take_notifications(id.index, now);
         }
         result
     }

@@ -14,7 +14,7 @@ use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
-/// The news in one acknowledgement.
+/// What one acknowledgement newly reports.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     /// Bytes under way before it.

@@ -73,24 +73,24 @@ impl Connection {
                 }
             }
             _ if delivery.advanced > 0 => {
-                let news =
+                let newly_acked =
                     delivery.bytes.saturating_sub(known.saturating_mul(mss)).max(mss).min(delivery.bytes);
-                self.grow(delivery.pipe, news, delivery.newest(), now);
+                self.grow(delivery.pipe, newly_acked, delivery.newest(), now);
             }
             _ => {}
         }
     }
 
-    /// `news` bytes of the `pipe` bytes under way are newly acknowledged; the last of them left at `newest`.
+    /// `newly_acked` bytes of the `pipe` bytes under way are newly acknowledged; the last of them left at `newest`.
     #[inline]
-    pub(super) fn grow(&mut self, pipe: u32, news: u32, newest: Option<Instant>, now: Instant) {
-        if news == 0 {
+    pub(super) fn grow(&mut self, pipe: u32, newly_acked: u32, newest: Option<Instant>, now: Instant) {
+        if newly_acked == 0 {
             return;
         }
         let (usage, rtt) = (&self.usage, &self.rtt);
         let sample = |cwnd_limited| AckSample {
             now,
-            acked: news,
+            acked: newly_acked,
             in_flight: pipe,
             srtt: rtt.srtt_nanos(),
             rtt: newest.map(|newest| now.nanos_since(newest)),

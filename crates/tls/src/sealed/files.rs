@@ -312,10 +312,10 @@ impl Source {
             return;
         }
         let found = Seen::at(&self.path);
-        let news = again || !found.is_same_version(&self.seen);
-        match self.read_again(server, news) {
+        let changed = again || !found.is_same_version(&self.seen);
+        match self.read_again(server, changed) {
             Ok(Read { count, current }) => {
-                if news {
+                if changed {
                     tracing::info!("{} has {} seal keys of {}", self.path.display(), count, self.public);
                 }
                 self.use_from_now_on(current);
@@ -351,13 +351,13 @@ impl Source {
         }
     }
 
-    fn read_again(&mut self, server: &SealServer, news: bool) -> Result<Read, SealFileError> {
+    fn read_again(&mut self, server: &SealServer, changed: bool) -> Result<Read, SealFileError> {
         let (file, keys) = read(&self.path, now(), Forward::File)?;
         if *file.name() != self.public {
             return Err(SealFileError::OtherName(self.path.clone(), self.public.clone()));
         }
         self.is_farm = matches!(file, KeyFile::Farm(_));
-        if news {
+        if changed {
             warn_unpublished(&self.path, &keys);
         }
         let read = Read { count: keys.len(), current: current(&keys) };

@@ -209,9 +209,9 @@ fn a_verifier_that_fails_is_asked_less_and_less_often() {
     let mut bench = Bench::new(vec![issuer(1, true)]);
     let wishes: Vec<_> = std::iter::from_fn(|| bench.state.poll_wish(at(0))).collect();
     assert!(wishes.len() > 1);
-    let news: Vec<_> =
+    let first_times: Vec<_> =
         wishes.iter().map(|wish| bench.state.handle_failed(wish, false, Duration::ZERO, at(1))).collect();
-    assert_eq!(news.iter().filter(|first| **first).count(), 1);
+    assert_eq!(first_times.iter().filter(|first| **first).count(), 1);
     assert_eq!(bench.state.poll_timeout(at(1)), Some(at(6)));
     // The pause is at least as long as the verifier demands. It does not apply on another network.
     let mut bench = Bench::new(vec![issuer(1, true)]);
