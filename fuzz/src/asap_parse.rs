@@ -76,13 +76,13 @@ fn service(data: &[u8]) {
         let mut out = [0; ServiceParam::MAX_LEN];
         let len = param.emit(&mut out).unwrap();
         assert_eq!(out[..len], *data);
-        if let Some(carriage) = param.udp().and_then(|udp| udp.carriage) {
-            let labels = carriage.zone.labels();
+        if let Some(dns_path) = param.udp().and_then(|udp| udp.dns_path) {
+            let labels = dns_path.zone.labels();
             assert_eq!(
                 labels.map(|label| label.len() + 1).sum::<usize>() + 1,
-                carriage.zone.as_bytes().len()
+                dns_path.zone.as_bytes().len()
             );
-            assert!(carriage.zone.to_string().ends_with('.'));
+            assert!(dns_path.zone.to_string().ends_with('.'));
         }
     }
 }

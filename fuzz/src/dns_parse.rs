@@ -1,10 +1,10 @@
-//! All parsers of the carriage by DNS: a parsed object gives the same bytes when it is encoded again, and a table of
+//! All parsers of the DNS path by DNS: a parsed object gives the same bytes when it is encoded again, and a table of
 //! fragments stays within its bounds.
 
 use firstflight_dns::forward::{Forwarded, MAX_FORWARD};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
-    Boot, CarriageKey, CarriageKeys, ConnectionInfo, ForwardConfig, ForwardSender, Forwarder, Fragment,
+    Boot, ConnectionInfo, DnsPathKey, DnsPathKeys, ForwardConfig, ForwardSender, Forwarder, Fragment,
     FragmentQuery, LABEL, OpenBuffer, Position, Question, Reassembled, Reassembly, ReassemblyLimits,
     RelayKey, RelayReceiver, Sealed, position,
 };
@@ -59,9 +59,9 @@ fn label(data: &[u8]) {
 
 /// This key differs from that of the vectors in the corpus, so nothing can be opened.
 fn sealed(data: &[u8]) {
-    let key = CarriageKey::from_bytes(&[0x77; 32]).unwrap();
+    let key = DnsPathKey::from_bytes(&[0x77; 32]).unwrap();
     if let Some(sealed) = Sealed::new(data) {
-        let keys = CarriageKeys::new(NonZeroU8::new(sealed.key_id()).unwrap_or(NonZeroU8::MIN), key);
+        let keys = DnsPathKeys::new(NonZeroU8::new(sealed.key_id()).unwrap_or(NonZeroU8::MIN), key);
         assert!(keys.open(zone(), &sealed, 0, &mut OpenBuffer::new()).is_err());
     }
 }

@@ -11,7 +11,7 @@ from firstflight import Command, check_no_panic
 from net import workdir
 from process import Process, run
 
-VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/dns/vectors/carriage.json")
+VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/dns/vectors/dns-path.json")
 # A verifier that has certified no client here.
 VERIFIER = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
 LOOPBACK, SERVER, PORT, RESOLVER_PORT = "127.0.0.1", "192.0.2.80", 53, 5353
@@ -59,7 +59,7 @@ class Scene:
         relay = self.file("relay", f"relay {self.vectors['relay_key_id']} {self.vectors['relay_key']}\n")
         command = [
             "dns", "--listen", f"{LOOPBACK}:{PORT}", "--zone", zone,
-            "--origin", self.name, "--carriage-zone", self.name, "--carriage-address", SERVER,
+            "--origin", self.name, "--dns-path-zone", self.name, "--dns-path-address", SERVER,
             "--key-file", key, "--relay", f"{LOOPBACK}:{self.server.getsockname()[1]}={relay}",
             "--state", os.path.join(self.directory, "boot"),
         ]  # fmt: skip
@@ -68,11 +68,11 @@ class Scene:
             command = [
                 "serve", "--udp", f"{LOOPBACK}:8080", "--root", self.directory, "--trust", trust,
                 "--first-start", "--dns-listen", f"{LOOPBACK}:{PORT}", "--dns-zone", zone, "--dns-origin", self.name,
-                "--carriage-zone", self.name, "--carriage-key", key, "--carriage-address", SERVER, "--json-log", "-v",
+                "--dns-path-zone", self.name, "--dns-path-key", key, "--dns-path-address", SERVER, "--json-log", "-v",
                 "--metrics", METRICS,
             ]  # fmt: skip
         self.front = testbed.start(Command(self.ns, *command))
-        self.front.wait_until(lambda: "carriage zone" in self.front.text(), "the front's lines")
+        self.front.wait_until(lambda: "DNS-path zone" in self.front.text(), "the front's lines")
 
     def file(self, name, text):
         path = os.path.join(self.directory, name)
@@ -111,7 +111,7 @@ def test_names_of_a_zone(testbed):
     has(["www." + name, "HTTPS"], r'key65300="\001\255"')
     has(["alias." + name, "AAAA"], f"alias.{name}. 86400 IN CNAME www.{name}.", "IN AAAA 2001:db8::80")
     has(["any.wild." + name, "A"], f"any.wild.{name}. 86400 IN A 192.0.2.99")
-    # Below the carriage zone the answer never says that a name does not exist.
+    # Below the DNS-path zone the answer never says that a name does not exist.
     has(["none." + name, "A"], "status: NOERROR", "ANSWER: 0, AUTHORITY: 1", f"{name}. 60 IN SOA")
     has(["x.sub." + name, "A"], "flags: qr rd;", f"sub.{name}. 86400 IN NS", f"ns.sub.{name}. 86400 IN A 192.0.2.54")
     has(["www.elsewhere.org", "A"], "status: REFUSED")

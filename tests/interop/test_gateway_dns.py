@@ -36,9 +36,9 @@ NAMES = """
 [dns]
 listener = "web"
 listen = ["{address}"]
-carriage_zone = "{carriage}"
-carriage_key = "{key}"
-carriage_address = ["{answer}"]
+dns_path_zone = "{DNS path}"
+dns_path_key = "{key}"
+dns_path_address = ["{answer}"]
 [[dns.zone]]
 file = "{zone}"
 origin = "xyz.com"
@@ -63,7 +63,7 @@ class GatewaySite(Site):
         self.nginx = nginx(self.testbed, far, self.testbed.root(), servers, listening(self.testbed, far, BACKEND))
         if alone:
             names = NAMES.format(
-                address=at(address, 53), carriage=ZONE, key=scene.path("carriage.key"), answer=FAR.peer[4], zone=zone
+                address=at(address, 53), dns_path=ZONE, key=scene.path("dns-path.key"), answer=FAR.peer[4], zone=zone
             )
         else:
             self.relaying(zone)
@@ -105,7 +105,7 @@ def test_a_gateway_that_is_the_name_server_of_its_zone(testbed, family):
     site.visits('firstflight_dns_first_flights_total{outcome="relayed"}')
     assert site.flights('firstflight_dns_sets_total{outcome="completed"}') == 4, "first flights put together"
     text = site.serve.text("out")
-    assert f"carriage zone {ZONE}., carriage-key {site.carriage_key}" in text, text
+    assert f"DNS-path zone {ZONE}., dns-path-key {site.dns_path_key}" in text, text
 
 
 def test_a_gateway_takes_first_flights_from_another_name_server(testbed, family):
@@ -154,8 +154,8 @@ user = "nobody"
 [dns]
 listener = "web"
 listen = ["127.0.0.1:53"]
-carriage_zone = "f.xyz.com"
-carriage_key = "{root}/carriage.key"
+dns_path_zone = "f.xyz.com"
+dns_path_key = "{root}/dns-path.key"
 [[dns.zone]]
 file = "{root}/zone"
 origin = "xyz.com"
@@ -173,7 +173,7 @@ def test_a_name_server_without_root_follows_its_files(testbed):
     """The file of its starts belongs to the user that the gateway becomes, and a reload reads everything as that user."""
     root, ns = testbed.root(), testbed.namespace("user")
     os.chmod(root, 0o755)
-    for option, name in ((("-o",), "carriage.key"), (("--relay", "-o"), "fronts.key")):
+    for option, name in ((("-o",), "dns-path.key"), (("--relay", "-o"), "fronts.key")):
         run(firstflight.BINARY, "dns", "keygen", *option, os.path.join(root, name))
         shutil.chown(os.path.join(root, name), "nobody")
     os.mkdir(os.path.join(root, "state"))

@@ -34,8 +34,8 @@ class Site:
             scene.far.ip("addr", "add", Pair.cidr(address[family]), "dev", "veth1", *nodad)
         scene.far.ip(f"-{family}", "route", "add", NEAR.net[family], "via", FAR.host[family])
         self.server = at(FAR.peer[family], PORT)
-        told = run(firstflight.BINARY, "dns", "keygen", "-o", scene.path("carriage.key")).stdout
-        self.carriage_key = told.split()[1]
+        told = run(firstflight.BINARY, "dns", "keygen", "-o", scene.path("dns-path.key")).stdout
+        self.dns_path_key = told.split()[1]
         self.serve = self.serving(self.zone(), alone)
         self.unbound()
         scene.issuer("--probe-from", at(STRANGER[family], 0), family=family)
@@ -47,8 +47,8 @@ class Site:
         if alone:
             handed = (
                 "--dns-listen", at(FAR.peer[family], 53), "--dns-zone", zone, "--dns-origin", "xyz.com",
-                "--carriage-zone", ZONE, "--carriage-key", scene.path("carriage.key"),
-                "--carriage-address", FAR.peer[4],
+                "--dns-path-zone", ZONE, "--dns-path-key", scene.path("dns-path.key"),
+                "--dns-path-address", FAR.peer[4],
             )  # fmt: skip
         else:
             self.relaying(zone)
@@ -69,7 +69,7 @@ class Site:
     def zone(self):
         """The file of the site's zone."""
         scene, family = self.scene, self.family
-        record = ("--udp-port", PORT, "--carriage-zone", ZONE, "--carriage-key", self.carriage_key)
+        record = ("--udp-port", PORT, "--dns-path-zone", ZONE, "--dns-path-key", self.dns_path_key)
         told = run(firstflight.BINARY, "asap", "record", "--verifier-key", scene.key, *record).stdout
         address = FAR.peer[family]
         kind = "A" if family == 4 else "AAAA"
@@ -81,11 +81,11 @@ class Site:
         )
 
     def dns(self, zone):
-        """The name server of the site's zone and of the carriage zone."""
+        """The name server of the site's zone and of the DNS-path zone."""
         scene, address = self.scene, FAR.peer[self.family]
         command = [
             "dns", "--listen", at(address, 53), "--zone", zone, "--origin", "xyz.com",
-            "--carriage-zone", ZONE, "--carriage-address", FAR.peer[4], "--key-file", scene.path("carriage.key"),
+            "--dns-path-zone", ZONE, "--dns-path-address", FAR.peer[4], "--key-file", scene.path("dns-path.key"),
             "--relay", f"{at(address, RELAY_PORT)}={scene.path('relay')}", "--state", scene.path("boot"),
         ]  # fmt: skip
         return self.testbed.start(Command(scene.far, *command))
@@ -166,8 +166,8 @@ class FoundSite(Site):
         own = self.scene.keygen("own.key")
         self.scene.trust(own)
         named = ("--verifier-key", own, "--verifier", f"v.xyz.com:{self.OWN_PORT}", "--udp-port", PORT)
-        carriage = ("--carriage-zone", ZONE, "--carriage-key", self.carriage_key)
-        record, mine = (run(firstflight.BINARY, "asap", "record", *named, *more).stdout.strip() for more in (carriage, ()))
+        dns_path = ("--dns-path-zone", ZONE, "--dns-path-key", self.dns_path_key)
+        record, mine = (run(firstflight.BINARY, "asap", "record", *named, *more).stdout.strip() for more in (dns_path, ()))
         address = FAR.peer[4]
         return self.file(
             "xyz.zone",

@@ -1,4 +1,4 @@
-"""Name servers for the zones above the carriage zone: NSD and BIND as Debian packages them, from signed zone files."""
+"""Name servers for the zones above the DNS-path zone: NSD and BIND as Debian packages them, from signed zone files."""
 
 import os
 import re

@@ -7,7 +7,7 @@ import statistics
 
 import report
 from dnswire import letters
-from measure import Carriage, Fetch, summary
+from measure import DnsPath, Fetch, summary
 from process import Process
 from proxy import MANNERS
 from resolvers import LocalUnbound
@@ -42,7 +42,7 @@ def measured(world, options):
             at_resolver = stack.enter_context(Sniffer(world.client, "resolver"))
             at_server = stack.enter_context(Sniffer(world.client, "server"))
             # Warm up the zone of the fragments as well, with a name that no manner affects.
-            Carriage(world, at_resolver, at_server, asker).warm()
+            DnsPath(world, at_resolver, at_server, asker).warm()
             lines.append(one(Fetch(world, at_resolver, at_server), manner, world, options))
         report.progress(lines[-1])
     return lines

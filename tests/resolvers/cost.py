@@ -3,7 +3,7 @@
 import os
 
 from dnswire import letters
-from measure import CARRIAGE, SITE, Carriage
+from measure import DNS_PATH, SITE, DnsPath
 
 #: Fragments of a first flight of 85 bytes or less (IPv4).
 FRAGMENTS = 7
@@ -25,7 +25,7 @@ def measured(world, kind, keys, options):
     rounds, size = 5, max(10, options.count // 5)
     times = {"lookup": [], "flight": []}
     with kind(world) as resolver, world.asker() as asker:
-        Carriage(world, None, None, asker).warm()
+        DnsPath(world, None, None, asker).warm()
         processes = [resolver, *([resolver.behind] if hasattr(resolver, "behind") else [])]
         for _ in range(rounds):
             for what, taken in times.items():
@@ -33,7 +33,7 @@ def measured(world, kind, keys, options):
                 for _ in range(size):
                     names = [[letters(12), *SITE]]
                     if what == "flight":
-                        names += [[fragment, *CARRIAGE] for fragment in keys.fragments()]
+                        names += [[fragment, *DNS_PATH] for fragment in keys.fragments()]
                     asker.send(names)
                     if len(asker.answers(len(names))) < len(names):
                         raise AssertionError(f"{kind.label} does not answer")

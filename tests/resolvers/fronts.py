@@ -1,4 +1,4 @@
-"""First flights to a carriage zone with two name servers: two fronts, each at its own address and wire, that forward
+"""First flights to a DNS-path zone with two name servers: two fronts, each at its own address and wire, that forward
 fragments to each other."""
 
 import contextlib
@@ -9,7 +9,7 @@ import firstflight
 import report
 from checks import fetched_once
 from firstflight import at
-from measure import Carriage, Fetch, summary
+from measure import DnsPath, Fetch, summary
 from net import Pair
 from process import run
 from sniffer import Sniffer
@@ -27,7 +27,7 @@ ARRIVE = 0.9
 
 
 class TwoFronts(World):
-    """The carriage zone has a second name server."""
+    """The DNS-path zone has a second name server."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -51,7 +51,7 @@ class TwoFronts(World):
         zone = "@ NS ns1\n@ NS ns2\n"
         zone += f"ns1 {self.kind} {self.front_address}\nns2 {self.kind} {self.second_address}\n"
         for number, ns, address in ((0, self.front, self.front_address), (1, self.second, self.second_address)):
-            self.carriage_server(ns, address, zone, number, *self.forwarding(number))
+            self.dns_path_server(ns, address, zone, number, *self.forwarding(number))
 
     def forwarding(self, number):
         """Options with which a front forwards the fragments that belong to the other one."""
@@ -78,10 +78,10 @@ def measured(world, options):
             at_server = stack.enter_context(Sniffer(world.server))
             stack.enter_context(kind(world))
             asker = stack.enter_context(world.asker())
-            carriage = Carriage(world, None, at_server, asker, patience=PATIENCE)
+            dns_path = DnsPath(world, None, at_server, asker, patience=PATIENCE)
             # This takes longer than the fronts need to find each other.
-            carriage.warm()
-            times = [carriage.flight(world.keys.fragments()) for _ in range(count)]
+            dns_path.warm()
+            times = [dns_path.flight(world.keys.fragments()) for _ in range(count)]
             line = {"arrived": [sum(time is not None for time in times), count], "ms": {"flight": summary(times)}}
             line.update(fetched_once(Fetch.entered(stack, world)))
         line = {"part": "fronts", "resolver": kind.label, "version": kind.version(), "family": world.family, **line}

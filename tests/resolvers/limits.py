@@ -12,7 +12,7 @@ import report
 from checks import executed_once, settled, succeeded
 from dnswire import letters
 from firstflight import at
-from measure import AT_ONCE, CARRIAGE, SITE, UDP_TODAY, Fetch, summary
+from measure import AT_ONCE, DNS_PATH, SITE, UDP_TODAY, Fetch, summary
 from process import Process, run
 from resolvers import LocalUnbound, Unbound
 
@@ -81,7 +81,7 @@ def measured(world, options):
                 stack.enter_context(LocalUnbound(world))
                 # Ask unbound directly, past the limiter.
                 with world.asker(LocalUnbound.listen) as asker:
-                    for zone in (CARRIAGE, SITE):
+                    for zone in (DNS_PATH, SITE):
                         for _ in range(5):
                             asker.ask([letters(12), *zone])
                 stack.enter_context(Limiter(world, action, limit))

@@ -1,5 +1,5 @@
 """Fetches while the wires between the resolver and the authorities lose packets. Fetches in lookups must succeed,
-and the carriage must not stop for long because a packet was lost."""
+and the DNS path must not stop for long because a packet was lost."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 import report
 from checks import executed_once, settled, succeeded
 from dnswire import letters
-from measure import AT_ONCE, UDP_TODAY, Carriage, Fetch, summary
+from measure import AT_ONCE, UDP_TODAY, DnsPath, Fetch, summary
 from world import TO_AUTHORITIES, World
 
 #: Share of packets that each of these wires loses in each direction.
@@ -38,7 +38,7 @@ def measured(world, options):
         with contextlib.ExitStack() as stack:
             stack.enter_context(kind(world))
             with world.asker() as asker:
-                Carriage(world, None, None, asker).warm()
+                DnsPath(world, None, None, asker).warm()
             line = one(Fetch.entered(stack, world), options)
         line = {"part": "loss", "resolver": kind.label, "version": kind.version(), "family": world.family, **line}
         report.progress(line)

@@ -15,7 +15,7 @@ from process import Process, run
 from sniffer import Sniffer
 from world import ENGINE, HOSTS, PORT, RELAY_PORT, THESIS_ZONE, ZONE
 
-CARRIAGE, THESIS, SITE = labels(ZONE), labels(THESIS_ZONE), labels("xyz.com")
+DNS_PATH, THESIS, SITE = labels(ZONE), labels(THESIS_ZONE), labels("xyz.com")
 #: The length of each label of a thesis name by the number of labels, in octets. The whole name then has 255 octets.
 THESIS_LABELS = {4: 59, 5: 47}
 
@@ -35,7 +35,7 @@ def summary(times):
     }
 
 
-class Carriage:
+class DnsPath:
     """The client's queries, and when they arrive behind the resolver."""
 
     def __init__(self, world, at_front, at_server, asker, patience=5):
@@ -56,7 +56,7 @@ class Carriage:
     def warm(self):
         """Makes the resolver learn all name servers, and what else it wants to know of them: some resolvers query
         their addresses again."""
-        for zone in (CARRIAGE, THESIS):
+        for zone in (DNS_PATH, THESIS):
             for _ in range(20):
                 self.asker.ask([letters(12), *zone])
 
@@ -64,7 +64,7 @@ class Carriage:
         """Makes the resolver learn the name server of the site, but not those of its children."""
         self.asker.ask([letters(12), *SITE], AAAA if self.world.family == 6 else A)
 
-    def plain(self, zone=CARRIAGE):
+    def plain(self, zone=DNS_PATH):
         """Queries a single name directly below the zone. Measures until the question is at the zone's name server."""
         name = [letters(12), *zone]
         return self.arrival([name], lambda p: not p.sent and p.name == tuple(name), self.at_front, 1)
@@ -72,7 +72,7 @@ class Carriage:
     def flight(self, fragments):
         """Sends a first flight in fragments, in parallel with the question for the host. Measures until the server
         has it."""
-        names = [labels("www.xyz.com"), *([fragment, *CARRIAGE] for fragment in fragments)]
+        names = [labels("www.xyz.com"), *([fragment, *DNS_PATH] for fragment in fragments)]
         relayed = lambda p: not p.sent and p.protocol == 17 and p.destination == RELAY_PORT  # noqa: E731
         return self.arrival(names, relayed, self.at_server, len(names))
 
@@ -87,7 +87,7 @@ class Carriage:
 #: Options of a fetch as programs do it today, over TCP in UDP.
 UDP_TODAY = ("--no-fast-open", "--udp")
 #: First flights of one zone in a minute, and therefore of one run of the command (section 10 of
-#: docs/spec/dns-carriage.md).
+#: docs/spec/dns-path.md).
 AT_ONCE = 4
 
 

@@ -1,6 +1,6 @@
 """A DNS proxy in front of a resolver that misbehaves: proxy.py ADDRESS RESOLVER PORT MANNER
 
-Manners, about names below the carriage zone (fragments) unless it says all:
+Manners, about names below the DNS-path zone (fragments) unless it says all:
 
   honest     passes everything on
   silent     never answers fragments

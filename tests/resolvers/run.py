@@ -13,7 +13,7 @@ Measures, for each resolver and family:
   visit    a first visit with `get --via-dns`, when nothing is known of the server
   limits   fetches through dnsdist in front of unbound, which refuses or drops questions above a limit
   loss     fetches while the wires between the resolver and the authorities lose packets
-  fronts   first flights to a carriage zone with two name servers
+  fronts   first flights to a DNS-path zone with two name servers
   signed   first flights below zones that NSD or BIND serves signed, through resolvers that validate
 
 The parts from `visit` on also check what must hold at any speed: all fetches succeed, each request is executed once,
@@ -51,7 +51,7 @@ import report  # noqa: E402
 import resolvers  # noqa: E402
 import signed  # noqa: E402
 import visit  # noqa: E402
-from measure import AT_ONCE, Carriage, Fetch, summary  # noqa: E402
+from measure import AT_ONCE, DnsPath, Fetch, summary  # noqa: E402
 from sealed import Keys  # noqa: E402
 from dnswire import letters  # noqa: E402
 from sniffer import Sniffer  # noqa: E402
@@ -80,14 +80,14 @@ def flights(world, kind, keys, options):
         at_front = stack.enter_context(Sniffer(world.front, "front"))
         at_server = stack.enter_context(Sniffer(world.server, "relay"))
         with kind(world), world.asker() as asker:
-            carriage = Carriage(world, at_front, at_server, asker)
-            carriage.warm()
-            results["plain"] = summary([carriage.plain() for _ in range(options.count)])
+            dns_path = DnsPath(world, at_front, at_server, asker)
+            dns_path.warm()
+            results["plain"] = summary([dns_path.plain() for _ in range(options.count)])
             if {"flight", "signed"} & set(options.parts):
-                results["flight"] = summary([carriage.flight(keys.fragments()) for _ in range(options.count)])
+                results["flight"] = summary([dns_path.flight(keys.fragments()) for _ in range(options.count)])
             if "thesis" in options.parts:
                 for count in (4, 5):
-                    times = [carriage.thesis(count) for _ in range(options.count)]
+                    times = [dns_path.thesis(count) for _ in range(options.count)]
                     results[f"thesis-{count}"] = summary(times)
         if not {"flight", "signed"} & set(options.parts):
             return results
@@ -95,11 +95,11 @@ def flights(world, kind, keys, options):
             times = {"plain": [], "flight": [], "parity": []}
             for what in [*times] * options.restarts:
                 with kind(world), world.asker() as asker:
-                    carriage = Carriage(world, at_front, at_server, asker)
+                    dns_path = DnsPath(world, at_front, at_server, asker)
                     if state == "parent":
-                        carriage.warm_parent()
+                        dns_path.warm_parent()
                     fragments = keys.fragments(what == "parity")
-                    times[what].append(carriage.plain() if what == "plain" else carriage.flight(fragments))
+                    times[what].append(dns_path.plain() if what == "plain" else dns_path.flight(fragments))
             results.update({f"{what}-{state}": summary(found) for what, found in times.items()})
     return results
 
@@ -113,7 +113,7 @@ def fetches(world, kind, options):
         asker = stack.enter_context(world.asker())
         at_resolver = stack.enter_context(Sniffer(world.client, "resolver"))
         at_server = stack.enter_context(Sniffer(world.client, "server"))
-        Carriage(world, at_resolver, at_server, asker).warm()
+        DnsPath(world, at_resolver, at_server, asker).warm()
         fetch = Fetch(world, at_resolver, at_server)
         for way in ("tcp", "udp"):
             for known in ("known", "unknown"):

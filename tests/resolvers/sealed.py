@@ -31,7 +31,7 @@ class Keys:
         flight = asap.Flight("any", "192.0.2.1", asap.WWW, bytes(REQUEST), "udp", relayed=True)
         self.info = self.tool.connection_info(flight, window_scale=7)
 
-    def carriage(self):
+    def dns_path(self):
         return f"key {KEY_ID} {self.private.hex()}\n"
 
     def relay(self):

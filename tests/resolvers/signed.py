@@ -1,5 +1,5 @@
 """First flights below signed zones. The root, com and xyz.com are signed and served by NSD, or xyz.com by BIND, and
-resolvers validate. The carriage zone is delegated without a DS record, so it is insecure."""
+resolvers validate. The DNS-path zone is delegated without a DS record, so it is insecure."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import report
 from authority import Named, Nsd, Signer
 from checks import fetched_once
 from dnswire import A, AAAA, SERVFAIL, answers, code, labels, letters
-from measure import CARRIAGE, Fetch
+from measure import DNS_PATH, Fetch
 from world import World
 
 #: The address in the signed zone, and the forged one that is served instead.
@@ -19,7 +19,7 @@ FORGERY = "forged.xyz.com"
 
 
 class SignedWorld(World):
-    """Signed zones above the carriage zone."""
+    """Signed zones above the DNS-path zone."""
 
     #: The server of the site's zone.
     site_server = Nsd
@@ -98,9 +98,9 @@ def validated(world, asker):
     site = asker.ask(labels("www.xyz.com"), kind, validated=True)
     if not (answers(site) and is_authentic(site)):
         yield f"www.xyz.com does not validate: {site.hex()}"
-    below = asker.ask([letters(63), *CARRIAGE], A, validated=True)
+    below = asker.ask([letters(63), *DNS_PATH], A, validated=True)
     if code(below) != 0 or is_authentic(below):
-        yield f"names below the carriage zone should be insecure: {below.hex()}"
+        yield f"names below the DNS-path zone should be insecure: {below.hex()}"
     forged = asker.ask(labels(FORGERY), A, validated=True)
     if code(forged) != SERVFAIL:
         yield f"a forged answer is believed: {forged.hex()}"

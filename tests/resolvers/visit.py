@@ -7,7 +7,7 @@ import shutil
 import report
 from checks import executed_once, settled, succeeded
 from dnswire import letters
-from measure import UDP_TODAY, Carriage, Fetch, summary
+from measure import UDP_TODAY, DnsPath, Fetch, summary
 from resolvers import Unbound
 
 #: Maximum number of visits of each kind.
@@ -20,7 +20,7 @@ def measured(world, options):
     with contextlib.ExitStack() as stack:
         stack.enter_context(Unbound(world))
         with world.asker() as asker:
-            Carriage(world, None, None, asker).warm()
+            DnsPath(world, None, None, asker).warm()
         line = visits(Fetch.entered(stack, world), min(MOST, options.count))
     line = {"part": "visit", "resolver": Unbound.label, "version": Unbound.version(), "family": world.family, **line}
     report.progress(line)

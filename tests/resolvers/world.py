@@ -139,7 +139,7 @@ class World(Testbed):
         return server
 
     def zones(self):
-        """The origins, addresses and contents of the zones above the carriage zone."""
+        """The origins, addresses and contents of the zones above the DNS-path zone."""
         kind = self.kind
         root = (
             f"@ NS a.root.\na.root. {kind} {self.root_address}\n"
@@ -155,23 +155,23 @@ class World(Testbed):
         return ((".", self.root_address, root), ("com.", self.com_address, com), ("xyz.com.", self.xyz_address, site))
 
     def delegation(self):
-        """The delegation of the carriage zone."""
+        """The delegation of the DNS-path zone."""
         return f"f NS ns.f\nns.f {self.kind} {self.front_address}\n"
 
     def parents(self):
-        """Starts the name servers above the carriage zone."""
+        """Starts the name servers above the DNS-path zone."""
         for origin, address, zone in self.zones():
             self.name_server(self.root, address, origin, zone)
 
     def fronts(self):
-        """Starts the name server of the carriage zone."""
-        self.carriage_server(self.front, self.front_address, f"@ NS ns\nns {self.kind} {self.front_address}\n")
+        """Starts the name server of the DNS-path zone."""
+        self.dns_path_server(self.front, self.front_address, f"@ NS ns\nns {self.kind} {self.front_address}\n")
 
-    def carriage_server(self, ns, address, zone, number=0, *options):
+    def dns_path_server(self, ns, address, zone, number=0, *options):
         """Starts a front. If there are several, `number` counts them."""
         return self.name_server(
-            ns, address, f"{ZONE}.", zone, "--carriage-zone", ZONE, "--carriage-address", TO_SERVER.peer[4],
-            "--key-file", self.file("carriage.key", self.keys.carriage()),
+            ns, address, f"{ZONE}.", zone, "--dns-path-zone", ZONE, "--dns-path-address", TO_SERVER.peer[4],
+            "--key-file", self.file("dns-path.key", self.keys.dns_path()),
             "--state", os.path.join(self.directory, f"boot-{number}"), "--front-id", str(100 * number),
             "--relay", f"{at(RELAY.peer[self.family], RELAY_PORT)}={self.file('relay', self.keys.relay())}", *options,
         )  # fmt: skip
@@ -199,7 +199,7 @@ class World(Testbed):
         """The parameter that the server publishes."""
         told = run(
             firstflight.BINARY, "asap", "record", "--verifier-key", self.verifier_key, "--udp-port", str(PORT),
-            "--carriage-zone", ZONE, "--carriage-key", f"{KEY_ID}:{self.keys.public.hex()}",
+            "--dns-path-zone", ZONE, "--dns-path-key", f"{KEY_ID}:{self.keys.public.hex()}",
         )  # fmt: skip
         return told.stdout.strip()
 

@@ -8,7 +8,7 @@ mod names;
 
 pub use error::DnsError;
 pub use forward::Forward;
-pub use names::{Carriage, name, zone_files};
+pub use names::{DnsPathArgs, name, zone_files};
 
 use crate::error::{Error, Renamed};
 use crate::life::Metrics;
@@ -19,7 +19,7 @@ use firstflight_dns::Name;
 use firstflight_dns::front::{Kind, Nearest, Policy, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{
-    CarriageSettings, FollowedZones, FrontSettings, OpenFront, RelayTo, Servers, SetUpError, Sockets,
+    DnsPathSettings, FollowedZones, FrontSettings, OpenFront, RelayTo, Servers, SetUpError, Sockets,
 };
 use std::io::Read;
 use std::net::SocketAddr;
@@ -28,22 +28,22 @@ use std::process::ExitCode;
 
 /// Run an authoritative name server that also takes first flights inside DNS lookups (ASAP)
 ///
-/// Answers from zone files over UDP and TCP. Names below the carriage zone are parts of first flights: they are
+/// Answers from zone files over UDP and TCP. Names below the DNS-path zone are parts of first flights: they are
 /// answered at once, reassembled, opened and relayed to a server. Zone files and key files are read again when they
 /// change. On SIGHUP the zone files are read at once; a change in the file of --config needs a restart, and is told. SIGINT and
 /// SIGTERM end it.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    mut_arg("carriage_zone", |zone| zone.requires_all(["carriage_address", "key_file", "relay", "state"])),
+    mut_arg("dns_path_zone", |zone| zone.requires_all(["dns_path_address", "key_file", "relay", "state"])),
     mut_arg("forward_listen", |listen| listen.requires("state")),
     after_help = "\
 Examples:
   firstflight dns --zone xyz.zone --origin xyz.com --listen 192.0.2.53:53 --user nobody
-  firstflight dns keygen -o carriage.key
+  firstflight dns keygen -o dns-path.key
   firstflight dns keygen --relay -o www.relay
-  firstflight dns --zone f.zone --origin f.xyz.com --listen 192.0.2.53:53 --carriage-zone f.xyz.com \\
-      --carriage-address 192.0.2.80 --key-file carriage.key --relay 192.0.2.80:4454=www.relay --state front.boot
+  firstflight dns --zone f.zone --origin f.xyz.com --listen 192.0.2.53:53 --dns-path-zone f.xyz.com \\
+      --dns-path-address 192.0.2.80 --key-file dns-path.key --relay 192.0.2.80:4454=www.relay --state front.boot
   firstflight dns check dns.toml && firstflight dns --config dns.toml"
 )]
 pub struct Args {
@@ -51,13 +51,13 @@ pub struct Args {
     command: Option<Command>,
     /// Read the settings from this file, in TOML: the names of the options with _ in place of -, as
     /// listen = ["192.0.2.53:53"] and zone = ["xyz.zone"]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["Run", "Carriage", "Forward", "Metrics"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Run", "DnsPathArgs", "Forward", "Metrics"])]
     config: Option<PathBuf>,
     #[command(flatten)]
     run: Option<Run>,
     // These are not in `Run`, because clap does not find optional arguments that contain other arguments.
     #[command(flatten)]
-    carriage: Carriage,
+    dns_path: DnsPathArgs,
     #[command(flatten)]
     forward: Forward,
     #[command(flatten)]
@@ -85,7 +85,7 @@ struct Check {
 #[derive(PartialEq, Eq)]
 struct Settings {
     run: Run,
-    carriage: Carriage,
+    dns_path: DnsPathArgs,
     forward: Forward,
     metrics: Metrics,
 }
@@ -102,23 +102,23 @@ struct Run {
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     listen: Vec<SocketAddr>,
     /// File of the key that first flights are sealed to (dns keygen -o makes one)
-    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    #[arg(long, value_name = "FILE", requires = "dns_path_zone")]
     key_file: Option<PathBuf>,
     /// What --key-file was
     #[arg(long, value_name = "FILE", hide = true)]
     key: Option<PathBuf>,
     /// Server that gets first flights, and the file of the key that it shares with this front
-    #[arg(long, value_name = "ADDR:PORT=FILE", value_parser = relay_to, requires = "carriage_zone")]
+    #[arg(long, value_name = "ADDR:PORT=FILE", value_parser = relay_to, requires = "dns_path_zone")]
     relay: Vec<RelayTo>,
     /// File that records when this front was last started; created if it does not exist
-    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    #[arg(long, value_name = "FILE", requires = "dns_path_zone")]
     state: Option<PathBuf>,
-    /// Number of this name server among those that have the same relay key, or serve the same carriage zone
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "carriage_zone")]
+    /// Number of this name server among those that have the same relay key, or serve the same DNS-path zone
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "dns_path_zone")]
     front_id: u16,
     /// Table of prefixes and servers, as `192.0.2.0/24 192.0.2.80:4454`: the first flights of a prefix go to its
     /// server
-    #[arg(long, value_name = "FILE", requires = "carriage_zone")]
+    #[arg(long, value_name = "FILE", requires = "dns_path_zone")]
     nearest: Option<PathBuf>,
     /// Become this user once the ports are held; files are read afterwards
     #[arg(long, value_name = "NAME")]
@@ -158,8 +158,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             if run.key.is_some() {
                 return Err(Error::Dns(Renamed("--key", "--key-file").into()));
             }
-            let (carriage, forward, metrics) = (args.carriage, args.forward, args.metrics);
-            serve(Settings { run, carriage, forward, metrics }, None).await
+            let (dns_path, forward, metrics) = (args.dns_path, args.forward, args.metrics);
+            serve(Settings { run, dns_path, forward, metrics }, None).await
         }
         (None, None) => Err(Error::Dns(DnsError::Nothing)),
     }
@@ -183,20 +183,20 @@ impl Run {
 impl Settings {
     /// What they ask for.
     fn front(&self) -> Result<FrontSettings, DnsError> {
-        let Self { run, carriage, forward, .. } = self;
-        if run.zone.is_empty() && run.origin.is_empty() && carriage.carriage_zone.is_none() {
+        let Self { run, dns_path, forward, .. } = self;
+        if run.zone.is_empty() && run.origin.is_empty() && dns_path.dns_path_zone.is_none() {
             return Err(DnsError::Nothing);
         }
         let zones = zone_files(&run.zone, &run.origin, ("zone", "origin"))?;
-        let mut settings = carriage.front(&run.listen, zones);
-        if let (Some(zone), Some(key)) = (&carriage.carriage_zone, &run.key_file) {
+        let mut settings = dns_path.front(&run.listen, zones);
+        if let (Some(zone), Some(key)) = (&dns_path.dns_path_zone, &run.key_file) {
             let servers = Servers { servers: run.relay.clone(), policy: run.policy()? };
-            settings.carriage = Some(CarriageSettings {
+            settings.dns_path = Some(DnsPathSettings {
                 servers: Some(servers),
                 others: forward.others(),
                 front_id: run.front_id,
                 state: run.state.clone(),
-                ..carriage.carry(zone, key)
+                ..dns_path.carry(zone, key)
             });
         }
         Ok(settings)
@@ -257,10 +257,10 @@ async fn serve(began: Settings, path: Option<PathBuf>) -> Result<ExitCode, Error
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines that say where a front listens, `what` for, and which carriage zone it has.
+/// The lines that say where a front listens, `what` for, and which DNS-path zone it has.
 pub fn lines(front: &OpenFront, sockets: &Sockets, what: &str) -> Vec<String> {
     let listening = sockets.addresses().into_iter().map(|at| format!("listening on {at}{what}"));
     let fronts =
         sockets.for_fronts().map(|at| format!("listening on {at} for the zone's other name servers"));
-    listening.chain(front.carriage().map(str::to_owned)).chain(fronts).collect()
+    listening.chain(front.dns_path().map(str::to_owned)).chain(fronts).collect()
 }

@@ -139,9 +139,9 @@ fn an_address_that_comes_later_is_no_mistake() {
             "x",
         ],
         &[
-            "--carriage-zone",
+            "--dns-path-zone",
             "f.xyz.com",
-            "--carriage-address",
+            "--dns-path-address",
             "192.0.2.80",
             "--key-file",
             "x",

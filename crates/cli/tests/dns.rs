@@ -15,22 +15,22 @@ const ZONE: &str = "$TTL 60\n@ IN SOA ns hostmaster 1 3600 900 604800 60\n@ IN N
 struct Front {
     running: Running,
     address: String,
-    carriage: String,
+    dns_path: String,
 }
 
 impl Front {
     fn start(args: &[&str]) -> Self {
         let mut running = Running::start(&[&["dns", "--listen", "127.0.0.1:0"], args].concat());
-        let (address, carriage) = (running.address(), running.line());
-        Self { running, address, carriage }
+        let (address, dns_path) = (running.address(), running.line());
+        Self { running, address, dns_path }
     }
 
-    /// A front without a carriage zone, with a log.
+    /// A front without a DNS-path zone, with a log.
     fn start_plain(args: &[&str], log: &str) -> Self {
         let args = [&["dns", "--listen", "127.0.0.1:0"], args].concat();
         let mut running = Running::start_logging(&args, log);
         let address = running.address();
-        Self { running, address, carriage: String::new() }
+        Self { running, address, dns_path: String::new() }
     }
 
     /// The last octet of the address of `ns.xyz.com`.
@@ -56,7 +56,7 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
     let dir = Dir::new("run");
     let (zone, key, relay) = (dir.file("zone", ZONE), dir.path("key"), dir.path("relay"));
     let made = prints(&["dns", "keygen", "-o", &key]);
-    let public = made.trim().strip_prefix("carriage-key ").unwrap();
+    let public = made.trim().strip_prefix("dns-path-key ").unwrap();
     assert!(public.starts_with("1:") && public.len() == 66, "{made}");
     prints(&["dns", "keygen", "--relay", "-o", &relay]);
     for path in [&key, &relay] {
@@ -68,9 +68,9 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
         &zone,
         "--origin",
         "f.xyz.com",
-        "--carriage-zone",
+        "--dns-path-zone",
         "F.xyz.com.",
-        "--carriage-address",
+        "--dns-path-address",
         "192.0.2.80",
         "--key-file",
         &key,
@@ -80,7 +80,7 @@ fn a_front_answers_names_and_fragments_and_remembers_its_start() {
         &state,
     ];
     let front = Front::start(&args);
-    assert_eq!(front.carriage, format!("carriage zone f.xyz.com., carriage-key {public}"));
+    assert_eq!(front.dns_path, format!("DNS-path zone f.xyz.com., dns-path-key {public}"));
     assert!(front.ask(b"\x02ns\x01f\x03xyz\x03com\x00").ends_with(&[0, 0, 0, 60, 0, 4, 192, 0, 2, 53]));
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01F\x03xyz\x03com\x00"].concat();
     let answer = front.ask(&fragment);
@@ -106,12 +106,12 @@ fn a_new_key_leaves_the_old_one_for_a_while_and_is_published() {
     prints(&["dns", "keygen", "-o", &old]);
     let made = prints(&["dns", "keygen", "-o", &new, "--after", &old, "--opens", "2h"]);
     let lines: Vec<&str> = made.lines().collect();
-    let public = lines[0].strip_prefix("carriage-key ").unwrap();
+    let public = lines[0].strip_prefix("dns-path-key ").unwrap();
     assert!(public.starts_with("2:"), "{made}");
     assert_eq!(lines[1..], ["former 1 opens for 7200 s"]);
     let verifier = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
     let record = ["asap", "record", "--verifier-key", verifier, "--udp-port", "443"];
-    let carried = [&record[..], &["--carriage-zone", "f.xyz.com", "--carriage-key", public]].concat();
+    let carried = [&record[..], &["--dns-path-zone", "f.xyz.com", "--dns-path-key", public]].concat();
     let (plain, carried) = (prints(&record), prints(&carried));
     // Bit 2 of the flags, the key's number, the key and the zone (asap.md section 9).
     assert!(plain.starts_with("key65300=\"\\001\\002") && carried.starts_with("key65300=\"\\001\\006"));
@@ -174,7 +174,7 @@ fn sighup_does_not_end_a_front_without_zone_files() {
     prints(&["dns", "keygen", "-o", &key]);
     prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
-    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
+    let zone = ["--dns-path-zone", "f.xyz.com", "--dns-path-address", "192.0.2.80"];
     let front = Front::start(&[&zone[..], &["--key-file", &key, "--relay", &to, "--state", &state]].concat());
     front.running.signal("HUP");
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
@@ -190,7 +190,7 @@ fn settings_come_from_a_file_that_is_checked_beside_the_front() {
     prints(&["dns", "keygen", "-o", &key]);
     prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let text = format!(
-        "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\nkey_file = {key:?}\n\
+        "listen = [\"127.0.0.1:0\"]\ndns_path_zone = \"f.xyz.com\"\ndns_path_address = [\"192.0.2.80\"]\nkey_file = {key:?}\n\
          relay = [\"127.0.0.1:9={relay}\"]\nstate = {:?}\n",
         dir.path("boot")
     );
@@ -199,7 +199,7 @@ fn settings_come_from_a_file_that_is_checked_beside_the_front() {
     assert!(!std::fs::exists(dir.path("boot")).unwrap(), "a check starts nothing");
     let mut running = Running::start_logging(&["dns", "--config", &file], &log);
     let address = running.address();
-    let front = Front { running, address, carriage: String::new() };
+    let front = Front { running, address, dns_path: String::new() };
     let fragment = [&b"\x3fff0"[..], &[200; 60], b"\x01f\x03xyz\x03com\x00"].concat();
     assert!(front.ask(&fragment).ends_with(&[0, 4, 192, 0, 2, 80]));
     // The file of starts is held by the front.
@@ -225,7 +225,7 @@ fn a_relay_key_that_changes_while_another_key_file_is_wrong_is_used() {
     prints(&["dns", "keygen", "-o", &key]);
     prints(&["dns", "keygen", "--relay", "-o", &relay]);
     let (to, state) = (format!("127.0.0.1:9={relay}"), dir.path("boot"));
-    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80"];
+    let zone = ["--dns-path-zone", "f.xyz.com", "--dns-path-address", "192.0.2.80"];
     let args = [&zone[..], &["--key-file", &key, "--relay", &to, "--state", &state, "-v"]].concat();
     let front = Front::start_plain(&args, &log);
     let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
@@ -283,17 +283,17 @@ fn mistakes_are_told_in_one_line() {
         &["--zone", &zone, "--origin", "a.com", "--zone", &zone, "--origin", "a.com"],
         "two zones begin at a.com.",
     );
-    with(&["--carriage-zone", "f.xyz.com"], "--carriage-address");
+    with(&["--dns-path-zone", "f.xyz.com"], "--dns-path-address");
     with(
         &["--zone", &zone, "--origin", "xyz.com", "--user", "no-such-user"],
         "there is no user \"no-such-user\"",
     );
 
     let (to, state) = (format!("192.0.2.80:4454={relay}"), dir.path("boot"));
-    let carriage = |changes: &[(&str, &str)], says: &str| {
+    let dns_path = |changes: &[(&str, &str)], says: &str| {
         let mut args = vec![
-            ("--carriage-zone", "f.xyz.com"),
-            ("--carriage-address", "192.0.2.80"),
+            ("--dns-path-zone", "f.xyz.com"),
+            ("--dns-path-address", "192.0.2.80"),
             ("--key-file", &key),
             ("--relay", &to),
             ("--state", &state),
@@ -307,31 +307,31 @@ fn mistakes_are_told_in_one_line() {
         let args: Vec<&str> = args.iter().flat_map(|(option, value)| [*option, *value]).collect();
         with(&args, says);
     };
-    carriage(&[("--key-file", &dir.path("none"))], "make one with `firstflight dns keygen`");
-    carriage(&[("--key-file", &relay)], "line 1 is none of a key file");
-    carriage(&[("--relay", &format!("192.0.2.80:4454={key}"))], "line 1 is none of a key file");
-    carriage(&[("--relay", "192.0.2.80:4454")], "write a server and its key file");
-    carriage(&[("--state", &key)], "is not what a front wrote");
-    carriage(&[("--carriage-zone", ".")], "the carriage zone is the root");
+    dns_path(&[("--key-file", &dir.path("none"))], "make one with `firstflight dns keygen`");
+    dns_path(&[("--key-file", &relay)], "line 1 is none of a key file");
+    dns_path(&[("--relay", &format!("192.0.2.80:4454={key}"))], "line 1 is none of a key file");
+    dns_path(&[("--relay", "192.0.2.80:4454")], "write a server and its key file");
+    dns_path(&[("--state", &key)], "is not what a front wrote");
+    dns_path(&[("--dns-path-zone", ".")], "the DNS-path zone is the root");
     let fronts_without_number =
         [("--forward-listen", "127.0.0.1:0"), ("--forward-to", "127.0.0.1:9"), ("--forward-key", &relay)];
     let fronts = |changes: &[(&str, &str)], says: &str| {
         let mut args: Vec<(&str, &str)> = fronts_without_number.to_vec();
         args.push(("--front-id", "1"));
         args.extend(changes);
-        carriage(&args, says);
+        dns_path(&args, says);
     };
-    carriage(&[("--forward-listen", "127.0.0.1:0")], "--forward-to <ADDR:PORT>");
-    carriage(&fronts_without_number, "--front-id <N>");
+    dns_path(&[("--forward-listen", "127.0.0.1:0")], "--forward-to <ADDR:PORT>");
+    dns_path(&fronts_without_number, "--front-id <N>");
     fronts(&[("--forward-key", &key)], "line 1 is none of a key file");
     fronts(&[("--forward-to", "[::1]:9")], "cannot be reached from --forward-listen 127.0.0.1:0");
-    let zone = ["--carriage-zone", "f.xyz.com", "--carriage-address", "192.0.2.80", "--key-file", &key];
+    let zone = ["--dns-path-zone", "f.xyz.com", "--dns-path-address", "192.0.2.80", "--key-file", &key];
     let relays = ["--relay", &to, "--relay", &to, "--state", &state, "--front-id", "65535"];
     with(&[&zone[..], &relays].concat(), "--front-id 65535 leaves no numbers up to 65535 for 2 --relay");
     let table = dir.file("table", "10.0.0.0/8 192.0.2.81:4454\n");
-    carriage(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
+    dns_path(&[("--nearest", &table)], "line 1 names 192.0.2.81:4454, which no --relay does");
     std::fs::set_permissions(&relay, std::fs::Permissions::from_mode(0o644)).unwrap();
-    carriage(&[], "make it 0600");
+    dns_path(&[], "make it 0600");
     fails(&["dns", "keygen", "-o", &key], 2, "exists already");
     fails(&["dns", "keygen"], 2, "--output");
     fails(&["dns", "keygen", "--key", &key], 2, "--key is -o now");

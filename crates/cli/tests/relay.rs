@@ -10,10 +10,10 @@ use firstflight_credential::asap::{ClientCertificate, Identity, PrivateKey, cert
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::service::secure_rng;
 use firstflight_dns::{
-    Attempt, Boot, CarriageKey, CarriageKeyFile, ConnectionInfo, Echo, FragmentQuery, Fragments, RelayKey,
+    Attempt, Boot, ConnectionInfo, DnsPathKey, DnsPathKeyFile, Echo, FragmentQuery, Fragments, RelayKey,
     RelaySender, ReplyKey, create_relay_key, seal,
 };
-use firstflight_wire::asap::{Carriage, CertificateFlags, Hint, Reply, Zone};
+use firstflight_wire::asap::{CertificateFlags, DnsPathParam, Hint, Reply, Zone};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
@@ -194,10 +194,10 @@ fn a_front_whose_clock_is_wrong_is_named_and_counted() {
 #[test]
 fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     let dir = Dir::new("names");
-    let key = CarriageKey::from_bytes(&[5; 32]).unwrap();
+    let key = DnsPathKey::from_bytes(&[5; 32]).unwrap();
     let (id, public) = (NonZeroU8::new(7).unwrap(), key.public());
-    let file = CarriageKeyFile { id, key, former: Vec::new() };
-    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let file = DnsPathKeyFile { id, key, former: Vec::new() };
+    file.create(&PathBuf::from(dir.path("dns-path"))).unwrap();
     let zone = "@ 60 IN SOA ns host 1 2 3 4 5\n@ 60 IN NS ns\nns 60 IN A 192.0.2.53\n";
     std::fs::write(dir.path("zone"), zone).unwrap();
     // The metrics also use a port that was free a moment ago.
@@ -207,10 +207,10 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
         &[
             "--dns-listen",
             "127.0.0.1:0",
-            "--carriage-zone",
+            "--dns-path-zone",
             "f.xyz.com",
-            "--carriage-key",
-            &dir.path("carriage"),
+            "--dns-path-key",
+            &dir.path("dns-path"),
             "--dns-zone",
             &dir.path("zone"),
             "--dns-origin",
@@ -222,12 +222,12 @@ fn a_server_takes_first_flights_from_names_that_it_is_asked_for() {
     let line = server.line();
     let names = line.strip_prefix("listening on ").and_then(|rest| rest.strip_suffix(" for names")).unwrap();
     let names: SocketAddr = names.parse().unwrap();
-    assert!(server.line().starts_with("carriage zone f.xyz.com., carriage-key 7:"));
+    assert!(server.line().starts_with("DNS-path zone f.xyz.com., dns-path-key 7:"));
 
     let (client, resolver) = (UdpSocket::bind((LOCAL, 0)).unwrap(), UdpSocket::bind((LOCAL, 0)).unwrap());
     resolver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
-    let to = Carriage { key_id: id, key: public, zone };
+    let to = DnsPathParam { key_id: id, key: public, zone };
     let mut rng = secure_rng().unwrap();
     let (sealed, reply) = seal(&first_flight(client.local_addr().unwrap(), udp, 3), &to, &mut rng).unwrap();
     let labels: Vec<_> = Fragments::split(&sealed, Attempt::default(), true).labels().collect();
@@ -271,10 +271,10 @@ fn ask(resolver: &UdpSocket, names: SocketAddr, label: &[u8; 63], zone: Zone<'_>
 #[test]
 fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let dir = Dir::new("two");
-    let key = CarriageKey::from_bytes(&[5; 32]).unwrap();
+    let key = DnsPathKey::from_bytes(&[5; 32]).unwrap();
     let (id, public) = (NonZeroU8::new(7).unwrap(), key.public());
-    let file = CarriageKeyFile { id, key, former: Vec::new() };
-    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let file = DnsPathKeyFile { id, key, former: Vec::new() };
+    file.create(&PathBuf::from(dir.path("dns-path"))).unwrap();
     let shared = RelayKey::from_bytes(&[6; 32]);
     create_relay_key(&PathBuf::from(dir.path("fronts")), 1, &shared).unwrap();
     let (one, two) = (free().to_string(), free().to_string());
@@ -285,7 +285,7 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
         &dir,
         &[
             &["--relay-listen", &relay, "--relay-key", &dir.path("relay"), "--dns-listen", "127.0.0.1:0"][..],
-            &["--carriage-zone", "f.xyz.com", "--carriage-key", &dir.path("carriage")],
+            &["--dns-path-zone", "f.xyz.com", "--dns-path-key", &dir.path("dns-path")],
             &["--forward-listen", &one, "--forward-to", &two, "--forward-key", &dir.path("fronts")],
             &["--front-id", "1", "--dns-state", &dir.path("state1"), "--metrics", &metrics[0].to_string()],
         ]
@@ -293,13 +293,13 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     );
     let line = server.line();
     let here = line.strip_prefix("listening on ").and_then(|rest| rest.strip_suffix(" for names")).unwrap();
-    assert!(server.line().starts_with("carriage zone f.xyz.com."));
+    assert!(server.line().starts_with("DNS-path zone f.xyz.com."));
     assert_eq!(server.line(), format!("listening on {one} for the zone's other name servers"));
     let to = format!("{relay}={}", dir.path("relay"));
     let mut front = Running::start(
         &[
-            &["dns", "--listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com"][..],
-            &["--carriage-address", "127.0.0.1", "--key-file", &dir.path("carriage"), "--relay", &to],
+            &["dns", "--listen", "127.0.0.1:0", "--dns-path-zone", "f.xyz.com"][..],
+            &["--dns-path-address", "127.0.0.1", "--key-file", &dir.path("dns-path"), "--relay", &to],
             &["--forward-listen", &two, "--forward-to", &one, "--forward-key", &dir.path("fronts")],
             &["--front-id", "2", "--state", &dir.path("state2"), "--metrics", &metrics[1].to_string()],
         ]
@@ -315,7 +315,7 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
     let resolver = UdpSocket::bind((LOCAL, 0)).unwrap();
     resolver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
-    let to = Carriage { key_id: id, key: public, zone };
+    let to = DnsPathParam { key_id: id, key: public, zone };
     let mut rng = secure_rng().unwrap();
     // The server accepts few first flights of one client at a time.
     for number in 1..=3 {
@@ -345,15 +345,12 @@ fn two_name_servers_of_a_zone_hand_over_what_is_spread_over_them() {
 #[test]
 fn a_zone_of_the_name_server_in_it_is_read_again() {
     let dir = Dir::new("zone");
-    let file = CarriageKeyFile {
-        id: NonZeroU8::MIN,
-        key: CarriageKey::from_bytes(&[5; 32]).unwrap(),
-        former: vec![],
-    };
-    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let file =
+        DnsPathKeyFile { id: NonZeroU8::MIN, key: DnsPathKey::from_bytes(&[5; 32]).unwrap(), former: vec![] };
+    file.create(&PathBuf::from(dir.path("dns-path"))).unwrap();
     let text = "$TTL 60\n@ IN SOA ns host 1 2 3 4 5\n@ IN NS ns\nns IN A 192.0.2.53\n";
-    let (zone, key) = (dir.file("zone", text), dir.path("carriage"));
-    let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key", &key];
+    let (zone, key) = (dir.file("zone", text), dir.path("dns-path"));
+    let listen = ["--dns-listen", "127.0.0.1:0", "--dns-path-zone", "f.xyz.com", "--dns-path-key", &key];
     let (mut server, _) =
         serve(&dir, &[&listen[..], &["--dns-zone", &zone, "--dns-origin", "xyz.com"]].concat());
     std::fs::write(&zone, text.replace("host 1", "host 7")).unwrap();
@@ -386,23 +383,20 @@ fn mistakes_about_fronts_are_reported_in_one_line() {
     from_fronts("0.0.0.0", &dir.path("key"), "seen_as");
 
     // The key file that the name server in it lacks.
-    let file = CarriageKeyFile {
-        id: NonZeroU8::MIN,
-        key: CarriageKey::from_bytes(&[5; 32]).unwrap(),
-        former: vec![],
-    };
-    file.create(&PathBuf::from(dir.path("carriage"))).unwrap();
+    let file =
+        DnsPathKeyFile { id: NonZeroU8::MIN, key: DnsPathKey::from_bytes(&[5; 32]).unwrap(), former: vec![] };
+    file.create(&PathBuf::from(dir.path("dns-path"))).unwrap();
     let naming = |ip: &str, key: &str, args: &[&str], says: &str| {
-        let listen = ["--dns-listen", "127.0.0.1:0", "--carriage-zone", "f.xyz.com", "--carriage-key"];
+        let listen = ["--dns-listen", "127.0.0.1:0", "--dns-path-zone", "f.xyz.com", "--dns-path-key"];
         refused(ip, &[&listen[..], &[&dir.path(key)], args].concat(), says);
     };
     naming("127.0.0.1", "none", &[], "make one with `firstflight dns keygen`");
-    naming("[::1]", "carriage", &[], "needs carriage_address");
-    naming("0.0.0.0", "carriage", &[], "seen_as");
-    naming("127.0.0.1", "carriage", &["--dns-origin", "xyz.com"], "missing field `file`");
+    naming("[::1]", "dns-path", &[], "needs dns_path_address");
+    naming("0.0.0.0", "dns-path", &[], "seen_as");
+    naming("127.0.0.1", "dns-path", &["--dns-origin", "xyz.com"], "missing field `file`");
     for (args, lacks) in [
-        (&["--carriage-zone", "f.xyz.com"][..], "needs listen"),
-        (&["--dns-listen", "127.0.0.1:0"], "needs carriage_zone and carriage_key"),
+        (&["--dns-path-zone", "f.xyz.com"][..], "needs listen"),
+        (&["--dns-listen", "127.0.0.1:0"], "needs dns_path_zone and dns_path_key"),
         (&["--relay-seen-as", "127.0.0.1:9"], "needs listen"),
         (&["--forward-listen", "127.0.0.1:0"], "missing field `to`"),
         (&["--dns-state", "x"], "missing field `listen`"),

@@ -51,17 +51,17 @@ impl Site {
         site
     }
 
-    /// Starts the server with a new carriage key, in place of the one that is running.
+    /// Starts the server with a new DNS-path key, in place of the one that is running.
     fn start(&mut self) {
         self.server = None;
-        let key = self.dir.path("carriage.key");
+        let key = self.dir.path("dns-path.key");
         let _ = std::fs::remove_file(&key);
         let told = prints(&["dns", "keygen", "-o", &key]);
         let public = told.split_whitespace().nth(1).unwrap();
         let udp_port = port(&self.udp).to_string();
         let parameter =
-            ["--verifier-key", &self.verifier_key, "--udp-port", &udp_port, "--carriage-zone", "f.xyz.com"];
-        let record = prints(&[&["asap", "record"], &parameter[..], &["--carriage-key", public]].concat());
+            ["--verifier-key", &self.verifier_key, "--udp-port", &udp_port, "--dns-path-zone", "f.xyz.com"];
+        let record = prints(&[&["asap", "record"], &parameter[..], &["--dns-path-key", public]].concat());
         let zone = format!(
             "$TTL 86400\n@ IN SOA ns hostmaster 1 86400 7200 3600000 60\n@ IN NS ns\nns IN A 127.0.0.1\n\
              www IN A 127.0.0.1\n_{}._https.www IN HTTPS 1 www.xyz.com. {}\n",
@@ -90,9 +90,9 @@ impl Site {
             &zone,
             "--dns-origin",
             "xyz.com",
-            "--carriage-zone",
+            "--dns-path-zone",
             "f.xyz.com",
-            "--carriage-key",
+            "--dns-path-key",
             &key,
             "--json-log",
         ];
@@ -180,7 +180,7 @@ fn a_fetch_does_not_wait_for_verifiers_that_never_answer() {
     for report in reports(&output) {
         assert_eq!(
             (&report["way"], &report["held_back"]),
-            (&"ordinary".into(), &"no-carriage".into()),
+            (&"ordinary".into(), &"no-dns-path".into()),
             "{report}"
         );
     }
@@ -250,9 +250,9 @@ fn a_first_visit_finds_the_udp_port_in_the_record() {
     assert!(report["status"].is_number(), "{report}");
 }
 
-/// The operator changes the carriage key. A client that remembers the old one queries the record again.
+/// The operator changes the DNS-path key. A client that remembers the old one queries the record again.
 #[test]
-fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
+fn a_new_dns_path_key_reaches_a_client_whose_first_flights_are_lost() {
     let mut site = Site::new("key", None);
     let verifiers = site.verifiers();
     let [first, second] = verifiers.each_ref().map(|(_, at)| at.as_str());
@@ -287,7 +287,7 @@ fn a_new_carriage_key_reaches_a_client_whose_first_flights_are_lost() {
 /// The library does what the command does, in a few lines.
 #[test]
 fn a_program_sends_its_request_inside_a_lookup() {
-    use firstflight::carriage::Way;
+    use firstflight::dns_path::Way;
     use firstflight::{Client, FirstFlight, InsideLookups};
     use tokio::io::AsyncReadExt;
 

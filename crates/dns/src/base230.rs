@@ -1,5 +1,5 @@
 //! Encodes 58 bytes in 60 octets of a name, so that they survive a change of the letters' case
-//! (`docs/spec/dns-carriage.md`, section 6.2): in base 230, with all octets but `A` to `Z` as digits.
+//! (`docs/spec/dns-path.md`, section 6.2): in base 230, with all octets but `A` to `Z` as digits.
 
 /// Octets written.
 pub(crate) const SYMBOLS: usize = 60;

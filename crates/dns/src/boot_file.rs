@@ -1,4 +1,4 @@
-//! A file with the last start of a front, so that no nonce is used twice (`docs/spec/dns-carriage.md`,
+//! A file with the last start of a front, so that no nonce is used twice (`docs/spec/dns-path.md`,
 //! section 9).
 
 use crate::relay::Boot;

@@ -1,5 +1,5 @@
 //! Connection information (CI): a whole first flight without headers, as it is sent by DNS
-//! (`docs/spec/dns-carriage.md`, section 3).
+//! (`docs/spec/dns-path.md`, section 3).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

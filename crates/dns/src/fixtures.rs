@@ -1,12 +1,12 @@
 //! First flights for tests.
 
 use crate::ci::{ConnectionInfo, WindowScale};
-use crate::seal::{CarriageKey, Sealed, seal};
+use crate::seal::{DnsPathKey, Sealed, seal};
 use core::net::IpAddr;
 use core::num::NonZeroU8;
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{
-    Block, Carriage, CertificateBody, CertificateFlags, RequestCertificate, VerifierId, Zone,
+    Block, CertificateBody, CertificateFlags, DnsPathParam, RequestCertificate, VerifierId, Zone,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -21,13 +21,13 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-pub(crate) fn key() -> CarriageKey {
-    CarriageKey::from_bytes(&[5; 32]).unwrap()
+pub(crate) fn key() -> DnsPathKey {
+    DnsPathKey::from_bytes(&[5; 32]).unwrap()
 }
 
 /// The parameter that the server with [`key`] as its key number 3 publishes.
-pub(crate) fn carriage() -> Carriage<'static> {
-    Carriage { key_id: NonZeroU8::new(3).unwrap(), key: key().public(), zone: zone() }
+pub(crate) fn dns_path() -> DnsPathParam<'static> {
+    DnsPathParam { key_id: NonZeroU8::new(3).unwrap(), key: key().public(), zone: zone() }
 }
 
 pub(crate) const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
@@ -68,5 +68,5 @@ pub(crate) fn ci<'a>(address: IpAddr, data: &'a [u8], rng: &mut impl Rng) -> Con
 pub(crate) fn sealed(len: usize, seed: u64) -> Sealed {
     let mut rng = rng(seed);
     let data = vec![b'x'; len];
-    seal(&ci(V4, &data, &mut rng), &carriage(), &mut rng).unwrap().0
+    seal(&ci(V4, &data, &mut rng), &dns_path(), &mut rng).unwrap().0
 }

@@ -1,4 +1,4 @@
-//! Forwarding between the fronts of one zone (`docs/spec/dns-carriage.md`, sections 7.1 and 9.1).
+//! Forwarding between the fronts of one zone (`docs/spec/dns-path.md`, sections 7.1 and 9.1).
 //!
 //! A zone has several name servers, and a resolver spreads the fragments of one first flight over them. So each set of
 //! fragments has one *owner* among the fronts that are alive, and the others forward its fragments to it.

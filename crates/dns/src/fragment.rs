@@ -1,4 +1,4 @@
-//! Fragments: sealed connection information in labels of names (`docs/spec/dns-carriage.md`, section 6).
+//! Fragments: sealed connection information in labels of names (`docs/spec/dns-path.md`, section 6).
 //!
 //! A label carries 58 bytes, of which 8 identify the set and the part. With n fragments, 50·n − 2 bytes are
 //! left for the sealed bytes. The seal takes 49 of them, and connection information without data takes 214

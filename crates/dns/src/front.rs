@@ -1,34 +1,34 @@
-//! The front: an authoritative name server that also accepts first flights (`docs/spec/dns-carriage.md`,
+//! The front: an authoritative name server that also accepts first flights (`docs/spec/dns-path.md`,
 //! sections 7 to 9).
 //!
-//! It answers ordinary names from zones. Below the carriage zone it answers every fragment at once, valid or
+//! It answers ordinary names from zones. Below the DNS-path zone it answers every fragment at once, valid or
 //! not. Complete first flights are opened and handed to a server when [`Front::poll_relay`] is called, or
 //! when the server itself calls [`Front::poll_opened`].
 
-mod carriage;
 mod counters;
+mod dns_path;
 mod opening;
 mod policy;
 mod rate;
 
-pub use carriage::{CarriageConfig, Destination, RelayServer};
 pub use counters::{FrontCounters, Kind};
+pub use dns_path::{Destination, DnsPathConfig, RelayServer};
 pub use opening::NotOpened;
 pub use policy::{Nearest, NearestError, Policy, RoundRobin};
 pub use rate::RateLimit;
 pub(crate) use rate::network;
 
 use crate::forward::{ForwardCounters, ForwardRefused, ForwardSender, Forwarder, FrontChange};
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::names::{HEADER, Position};
 use crate::query::{Question, refuse};
 use crate::reassembly::ReassemblyCounters;
 use crate::relay::{ClockReport, RelayKey, Relayed};
 use crate::seal::OpenBuffer;
 use crate::zone::{FoundKind, ZoneData};
-use carriage::Carriage;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use dns_path::DnsPathZone;
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{DNSClass, Name, RecordType};
@@ -58,7 +58,7 @@ pub struct Relay {
 /// other fronts ([`Front::forward`]) also call [`Front::poll_forward`].
 pub struct Front {
     zones: Vec<ZoneData>,
-    carriage: Option<Carriage>,
+    dns_path: Option<DnsPathZone>,
     rate: RateLimiter,
     counters: FrontCounters,
 }
@@ -78,21 +78,21 @@ impl Front {
     pub fn new(zones: Vec<ZoneData>, rate: RateLimit) -> Result<Self, FrontError> {
         let zones = distinct(zones)?;
         let (rate, counters) = (RateLimiter::new(rate), FrontCounters::default());
-        Ok(Self { zones, carriage: None, rate, counters })
+        Ok(Self { zones, dns_path: None, rate, counters })
     }
 
     /// Makes the front accept first flights too. `rng` hides which fragments collide in the table.
     ///
     /// # Errors
     /// [`FrontError`]: the caller is at fault.
-    pub fn carry(&mut self, config: CarriageConfig, rng: &mut impl Rng) -> Result<(), FrontError> {
+    pub fn carry(&mut self, config: DnsPathConfig, rng: &mut impl Rng) -> Result<(), FrontError> {
         let bare = bare(&self.zones, &config.zone)?;
-        self.carriage = Some(Carriage::new(config, rng)?);
+        self.dns_path = Some(DnsPathZone::new(config, rng)?);
         self.zones.extend(bare);
         Ok(())
     }
 
-    /// Replaces all zones at once, and returns the previous ones. The state of the carriage zone stays: keys,
+    /// Replaces all zones at once, and returns the previous ones. The state of the DNS-path zone stays: keys,
     /// servers, sets of fragments, limits. If it is not among the new zones, its NS records are those of its
     /// delegation in them.
     ///
@@ -100,8 +100,8 @@ impl Front {
     /// [`FrontError::Twice`]: the caller is at fault, and nothing has changed.
     pub fn set_zones(&mut self, zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
         let mut zones = distinct(zones)?;
-        if let Some(carriage) = &self.carriage {
-            zones.extend(bare(&zones, carriage.name())?);
+        if let Some(dns_path) = &self.dns_path {
+            zones.extend(bare(&zones, dns_path.name())?);
         }
         Ok(core::mem::replace(&mut self.zones, zones))
     }
@@ -115,36 +115,36 @@ impl Front {
     /// The counts of fragments so far.
     #[must_use]
     pub fn reassembly(&self) -> ReassemblyCounters {
-        self.carriage.as_ref().map(|carriage| *carriage.reassembly()).unwrap_or_default()
+        self.dns_path.as_ref().map(|dns_path| *dns_path.reassembly()).unwrap_or_default()
     }
 
     /// The number of sets of fragments in the table.
     #[must_use]
     pub fn sets(&self) -> usize {
-        self.carriage.as_ref().map_or(0, Carriage::sets)
+        self.dns_path.as_ref().map_or(0, DnsPathZone::sets)
     }
 
     /// Memory of the table of fragments, bytes.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
-        self.carriage.as_ref().map_or(0, Carriage::table_bytes)
+        self.dns_path.as_ref().map_or(0, DnsPathZone::table_bytes)
     }
 
     /// From now on the front forwards fragments that another front of the zone owns, and accepts those that
-    /// it owns from others. False without a carriage zone.
+    /// it owns from others. False without a DNS-path zone.
     pub fn forward(&mut self, forwarder: Forwarder) -> bool {
-        self.carriage.as_mut().is_some_and(|carriage| {
-            carriage.forwarder = Some(forwarder);
+        self.dns_path.as_mut().is_some_and(|dns_path| {
+            dns_path.forwarder = Some(forwarder);
             true
         })
     }
 
     pub(crate) fn forwarder(&self) -> Option<&Forwarder> {
-        self.carriage.as_ref()?.forwarder.as_ref()
+        self.dns_path.as_ref()?.forwarder.as_ref()
     }
 
     fn forwarder_mut(&mut self) -> Option<&mut Forwarder> {
-        self.carriage.as_mut()?.forwarder.as_mut()
+        self.dns_path.as_mut()?.forwarder.as_mut()
     }
 
     /// As [`Forwarder::set_keys`]. False without other fronts.
@@ -174,8 +174,8 @@ impl Front {
         datagram: &[u8],
         rng: &mut impl Rng,
     ) -> Result<(), ForwardRefused> {
-        let carriage = self.carriage.as_mut().ok_or(ForwardRefused::Off)?;
-        carriage.handle_forward(clock, from, datagram, &mut self.counters, rng)
+        let dns_path = self.dns_path.as_mut().ok_or(ForwardRefused::Off)?;
+        dns_path.handle_forward(clock, from, datagram, &mut self.counters, rng)
     }
 
     /// The next datagram for another front, with fragments that it owns, or to say that this front is alive.
@@ -200,18 +200,18 @@ impl Front {
         self.forwarder_mut()?.poll_change(now)
     }
 
-    /// From now on first flights are opened with these keys. False without a carriage zone.
-    pub fn set_keys(&mut self, keys: CarriageKeys) -> bool {
-        self.carriage.as_mut().is_some_and(|carriage| {
-            carriage.set_keys(keys);
+    /// From now on first flights are opened with these keys. False without a DNS-path zone.
+    pub fn set_keys(&mut self, keys: DnsPathKeys) -> bool {
+        self.dns_path.as_mut().is_some_and(|dns_path| {
+            dns_path.set_keys(keys);
             true
         })
     }
 
     /// From now on first flights are handed to these servers. False if the list is empty, or there is no
-    /// carriage zone that relays first flights.
+    /// DNS-path zone that relays first flights.
     pub fn set_servers(&mut self, servers: Vec<RelayServer>) -> bool {
-        !servers.is_empty() && self.carriage.as_mut().is_some_and(|carriage| carriage.set_servers(servers))
+        !servers.is_empty() && self.dns_path.as_mut().is_some_and(|dns_path| dns_path.set_servers(servers))
     }
 
     /// The answer to `message`, from the resolver at `from`. `None` if it is not a query, or if the limit
@@ -271,13 +271,13 @@ impl Front {
         clock: &Clock,
         buffer: &'b mut OpenBuffer,
     ) -> Option<Result<Relayed<'b>, NotOpened>> {
-        self.carriage.as_mut()?.poll_opened(clock, buffer, &mut self.counters)
+        self.dns_path.as_mut()?.poll_opened(clock, buffer, &mut self.counters)
     }
 
     /// The next datagram for a server, with a complete first flight that it opens. It costs one X25519
     /// operation. `None` without servers to relay to.
     pub fn poll_relay(&mut self, clock: &Clock) -> Option<Relay> {
-        self.carriage.as_mut()?.poll_relay(clock, &mut self.counters)
+        self.dns_path.as_mut()?.poll_relay(clock, &mut self.counters)
     }
 
     fn answer(
@@ -292,13 +292,13 @@ impl Front {
         if question.is_of_unknown_version() {
             return fail(ResponseCode::BADVERS);
         }
-        let place = self.carriage.as_ref().and_then(|carriage| carriage.position(question));
+        let place = self.dns_path.as_ref().and_then(|dns_path| dns_path.position(question));
         if let Some(Position::Child(label)) = place
             && question.asks_for_a()
-            && let Some(carriage) = &mut self.carriage
-            && carriage.handle_label(label, from, now, &mut self.counters, rng)
+            && let Some(dns_path) = &mut self.dns_path
+            && dns_path.handle_label(label, from, now, &mut self.counters, rng)
         {
-            let bytes = question.answer(carriage.addresses()).ok()?;
+            let bytes = question.answer(dns_path.addresses()).ok()?;
             return Some(Answer { bytes, kind: Kind::Fragment, cut: false });
         }
         let inside = matches!(place, Some(Position::Apex | Position::Child(_) | Position::Deeper));
@@ -306,7 +306,7 @@ impl Front {
         let class_in = matches!(question.asked().query_class(), DNSClass::IN | DNSClass::ANY);
         let Some(zone) = closest(&self.zones, name, kind) else { return fail(ResponseCode::Refused) };
         let mut found = match kind {
-            // Nothing fails below the carriage zone (section 8.2).
+            // Nothing fails below the DNS-path zone (section 8.2).
             _ if inside && !class_in => zone.negative(FoundKind::NoData),
             RecordType::AXFR | RecordType::IXFR if inside => zone.negative(FoundKind::NoData),
             RecordType::AXFR | RecordType::IXFR => return fail(ResponseCode::Refused),
@@ -335,10 +335,10 @@ impl Front {
 
 impl fmt::Debug for Front {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { zones, carriage, rate: _, counters } = self;
+        let Self { zones, dns_path, rate: _, counters } = self;
         f.debug_struct("Front")
             .field("zones", zones)
-            .field("carriage", carriage)
+            .field("dns_path", dns_path)
             .field("counters", counters)
             .finish_non_exhaustive()
     }
@@ -354,14 +354,14 @@ fn distinct(zones: Vec<ZoneData>) -> Result<Vec<ZoneData>, FrontError> {
     Ok(zones)
 }
 
-/// A carriage zone at `name` with the servers that its parent in `zones` names, unless `zones` contains it.
+/// A DNS-path zone at `name` with the servers that its parent in `zones` names, unless `zones` contains it.
 fn bare(zones: &[ZoneData], name: &Name) -> Result<Option<ZoneData>, FrontError> {
     if zones.iter().any(|zone| zone.origin() == name) {
         return Ok(None);
     }
     let parents = zones.iter().filter(|zone| zone.origin().zone_of(name));
     let (servers, addresses) = parents.filter_map(|zone| zone.delegation(name)).next().unwrap_or_default();
-    ZoneData::bare(name, servers, &addresses).map(Some).map_err(|_| FrontError::CarriageZone)
+    ZoneData::bare(name, servers, &addresses).map(Some).map_err(|_| FrontError::DnsPathZone)
 }
 
 /// The zone that begins closest above `name`. For the type DS at a zone's beginning it is the zone above.
@@ -389,9 +389,9 @@ pub enum FrontError {
     /// Two zones begin at this name.
     #[error("two zones begin at {0}: give each its own --origin")]
     Twice(Name),
-    /// The carriage zone is the root, or so long that no fragment fits below.
-    #[error("the carriage zone is the root, or its name is too long: 190 octets at most")]
-    CarriageZone,
+    /// The DNS-path zone is the root, or so long that no fragment fits below.
+    #[error("the DNS-path zone is the root, or its name is too long: 190 octets at most")]
+    DnsPathZone,
     /// No address to answer fragments with, or more than [`Question::MAX_ADDRESSES`].
     #[error("fragments are answered with 1 to {} addresses", Question::MAX_ADDRESSES)]
     Addresses,

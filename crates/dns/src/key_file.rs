@@ -10,9 +10,9 @@
 //! relay 1 c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7
 //! ```
 
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::relay::RelayKey;
-use crate::seal::CarriageKey;
+use crate::seal::DnsPathKey;
 use core::num::NonZeroU8;
 use firstflight_files::lines::{KeyFileError, LineError, create, lines, read};
 use firstflight_files::{from_hex, to_hex};
@@ -20,18 +20,18 @@ use std::io;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// The content of a file of carriage keys.
+/// The content of a file of DNS-path keys.
 #[derive(Debug, Clone)]
-pub struct CarriageKeyFile {
+pub struct DnsPathKeyFile {
     /// Number of the current key.
     pub id: NonZeroU8,
     /// The current key.
-    pub key: CarriageKey,
+    pub key: DnsPathKey,
     /// The former keys, the latest first, and until when they open, Unix seconds.
-    pub former: Vec<(NonZeroU8, CarriageKey, u64)>,
+    pub former: Vec<(NonZeroU8, DnsPathKey, u64)>,
 }
 
-impl CarriageKeyFile {
+impl DnsPathKeyFile {
     /// Reads a file.
     ///
     /// # Errors
@@ -47,11 +47,11 @@ impl CarriageKeyFile {
             let key = |id: &str, secret| {
                 let id: NonZeroU8 = id.parse().map_err(|_| bad())?;
                 let secret = from_hex(secret).ok_or_else(bad)?;
-                Ok((id, CarriageKey::from_bytes(&secret).ok_or_else(bad)?))
+                Ok((id, DnsPathKey::from_bytes(&secret).ok_or_else(bad)?))
             };
             match words[..] {
                 ["key", id, secret] if current.is_none() => current = Some(key(id, secret)?),
-                ["former", id, secret, ends] if former.len() < CarriageKeys::MAX_FORMER => {
+                ["former", id, secret, ends] if former.len() < DnsPathKeys::MAX_FORMER => {
                     let ((id, key), ends) = (key(id, secret)?, ends.parse().map_err(|_| bad())?);
                     former.push((id, key, ends));
                 }
@@ -73,13 +73,13 @@ impl CarriageKeyFile {
 
     /// The keys that open at `now`, Unix seconds.
     #[must_use]
-    pub fn keys(&self, now: u64) -> CarriageKeys {
+    pub fn keys(&self, now: u64) -> DnsPathKeys {
         // From the oldest to the current key, each one replaces the previous one.
         let alive = self.former.iter().rev().filter(|(_, _, ends)| *ends > now);
-        let mut keys: Option<(CarriageKeys, u64)> = None;
+        let mut keys: Option<(DnsPathKeys, u64)> = None;
         for (id, key, ends) in alive.cloned().chain([(self.id, self.key.clone(), u64::MAX)]) {
             keys = Some(match keys {
-                None => (CarriageKeys::new(id, key), ends),
+                None => (DnsPathKeys::new(id, key), ends),
                 Some((mut keys, until)) => {
                     // Reading has checked that numbers differ and that there are not too many.
                     let _ = keys.rotate(id, key, until, now);
@@ -89,17 +89,17 @@ impl CarriageKeyFile {
         }
         match keys {
             Some((keys, _)) => keys,
-            None => CarriageKeys::new(self.id, self.key.clone()),
+            None => DnsPathKeys::new(self.id, self.key.clone()),
         }
     }
 
     /// This file with a new current key. The previous key opens until `ends`, and keys that have ended at
     /// `now` (both Unix seconds) are removed. If there are too many, the oldest is removed.
     #[must_use]
-    pub fn rotated(&self, key: CarriageKey, ends: u64, now: u64) -> Self {
+    pub fn rotated(&self, key: DnsPathKey, ends: u64, now: u64) -> Self {
         let mut former = vec![(self.id, self.key.clone(), ends)];
         former.extend(self.former.iter().filter(|(_, _, ends)| *ends > now).cloned());
-        former.truncate(CarriageKeys::MAX_FORMER);
+        former.truncate(DnsPathKeys::MAX_FORMER);
         let mut id = self.id;
         loop {
             id = NonZeroU8::new(id.get().wrapping_add(1)).unwrap_or(NonZeroU8::MIN);
@@ -132,7 +132,7 @@ impl CarriageKeyFile {
 /// the front uses.
 ///
 /// # Errors
-/// As [`CarriageKeyFile::read`].
+/// As [`DnsPathKeyFile::read`].
 pub fn read_relay_keys(path: &Path) -> Result<Vec<(u8, RelayKey)>, KeyFileError> {
     read(path, parse_relay_keys)
 }
@@ -154,7 +154,7 @@ fn parse_relay_keys(text: &str) -> Result<Vec<(u8, RelayKey)>, LineError> {
 /// Writes a new file with one key of a front and a server.
 ///
 /// # Errors
-/// As [`CarriageKeyFile::create`].
+/// As [`DnsPathKeyFile::create`].
 pub fn create_relay_key(path: &Path, id: u8, key: &RelayKey) -> io::Result<()> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str("# What a front shares with a server. The first one is used, all of them are taken.\n");
@@ -175,21 +175,21 @@ mod tests {
         id.try_into().unwrap()
     }
 
-    fn key(byte: u8) -> CarriageKey {
-        CarriageKey::from_bytes(&[byte; 32]).unwrap()
+    fn key(byte: u8) -> DnsPathKey {
+        DnsPathKey::from_bytes(&[byte; 32]).unwrap()
     }
 
     #[test]
     fn keys_come_back_from_a_file_of_their_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
-        let first = CarriageKeyFile { id: id(255), key: key(1), former: Vec::new() };
+        let first = DnsPathKeyFile { id: id(255), key: key(1), former: Vec::new() };
         let second = first.rotated(key(2), 1000, 500).rotated(key(3), 2000, 999);
         assert_eq!((second.id, second.former.len()), (id(2), 2));
         second.create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(second.create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        let read = CarriageKeyFile::read(&path).unwrap();
+        let read = DnsPathKeyFile::read(&path).unwrap();
         let keys = read.keys(999);
         assert_eq!((keys.current(), keys.former()), ((id(2), key(3).public()), 2));
         assert_eq!(keys.next_end(), Some(1000));
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn numbers_that_still_open_are_not_used_again() {
-        let mut file = CarriageKeyFile { id: id(1), key: key(1), former: Vec::new() };
+        let mut file = DnsPathKeyFile { id: id(1), key: key(1), former: Vec::new() };
         for n in 0..600 {
             file = file.rotated(key(2), u64::MAX, n);
             assert!(file.former.iter().all(|(former, ..)| *former != file.id));
-            assert!(file.former.len() <= CarriageKeys::MAX_FORMER);
+            assert!(file.former.len() <= DnsPathKeys::MAX_FORMER);
         }
     }
 
@@ -237,8 +237,8 @@ mod tests {
             let path = directory.path().join("file");
             let _ = fs::remove_file(&path);
             create(&path, text).unwrap();
-            let (carriage, relay) = (CarriageKeyFile::read(&path), read_relay_keys(&path));
-            (carriage.err().map(|e| e.to_string()), relay.err().map(|e| e.to_string()))
+            let (dns_path, relay) = (DnsPathKeyFile::read(&path), read_relay_keys(&path));
+            (dns_path.err().map(|e| e.to_string()), relay.err().map(|e| e.to_string()))
         };
         let line = |number| Some(format!("line {number} is none of a key file of this kind"));
         let none = Some("has no key".to_owned());

@@ -1,8 +1,8 @@
-//! The keys that first flights are sealed to, which change daily (`docs/spec/dns-carriage.md`, section 4.3).
+//! The keys that first flights are sealed to, which change daily (`docs/spec/dns-path.md`, section 4.3).
 
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
-use crate::seal::{CarriageKey, OpenBuffer, OpenError, Sealed};
+use crate::seal::{DnsPathKey, OpenBuffer, OpenError, Sealed};
 use core::num::NonZeroU8;
 use firstflight_wire::asap::Zone;
 
@@ -11,7 +11,7 @@ use firstflight_wire::asap::Zone;
 /// A former key is destroyed at its end, so an attacker who takes over the server later cannot open names
 /// that resolvers have logged. `Debug` shows only numbers and times.
 #[derive(Debug)]
-pub struct CarriageKeys {
+pub struct DnsPathKeys {
     current: Held,
     former: Vec<Former>,
 }
@@ -19,7 +19,7 @@ pub struct CarriageKeys {
 #[derive(Debug)]
 struct Held {
     id: NonZeroU8,
-    key: CarriageKey,
+    key: DnsPathKey,
 }
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ struct Former {
     ends: u64,
 }
 
-impl CarriageKeys {
+impl DnsPathKeys {
     /// The most former keys.
     pub const MAX_FORMER: usize = 8;
 
     /// One key, with this number.
     #[must_use]
-    pub const fn new(id: NonZeroU8, key: CarriageKey) -> Self {
+    pub const fn new(id: NonZeroU8, key: DnsPathKey) -> Self {
         Self { current: Held { id, key }, former: Vec::new() }
     }
 
@@ -56,13 +56,7 @@ impl CarriageKeys {
     ///
     /// # Errors
     /// [`RotateError`]. Then nothing changes. The caller is at fault.
-    pub fn rotate(
-        &mut self,
-        id: NonZeroU8,
-        key: CarriageKey,
-        ends: u64,
-        now: u64,
-    ) -> Result<(), RotateError> {
+    pub fn rotate(&mut self, id: NonZeroU8, key: DnsPathKey, ends: u64, now: u64) -> Result<(), RotateError> {
         self.handle_time(now);
         if id == self.current.id || self.former.iter().any(|former| former.held.id == id) {
             return Err(RotateError::IdInUse);
@@ -82,7 +76,7 @@ impl CarriageKeys {
         self.former.retain(|former| former.ends > now);
     }
 
-    /// When to call [`CarriageKeys::handle_time`] next, Unix seconds.
+    /// When to call [`DnsPathKeys::handle_time`] next, Unix seconds.
     #[must_use]
     pub fn next_end(&self) -> Option<u64> {
         self.former.iter().map(|former| former.ends).min()
@@ -112,12 +106,12 @@ impl CarriageKeys {
 #[non_exhaustive]
 pub enum RotateError {
     /// A key that still opens has this number.
-    #[error("a carriage key that still opens has this number: take another")]
+    #[error("a DNS-path key that still opens has this number: take another")]
     IdInUse,
     /// Too many former keys still open: end them earlier, or change keys less often.
     #[error(
-        "{} former carriage keys still open: end them earlier, or change keys less often",
-        CarriageKeys::MAX_FORMER
+        "{} former DNS-path keys still open: end them earlier, or change keys less often",
+        DnsPathKeys::MAX_FORMER
     )]
     TooMany,
 }

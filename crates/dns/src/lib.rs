@@ -1,10 +1,10 @@
-//! The carriage of a first flight inside a DNS lookup: data reaches a server before its address is known
-//! (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
+//! The DNS path of a first flight inside a DNS lookup: data reaches a server before its address is known
+//! (Zhou's thesis, chapter 5; `docs/spec/dns-path.md`).
 //!
 //! A client encodes its SYN as [`ConnectionInfo`], [`seal`]s it to the key that the server publishes, splits
 //! it into [`Fragments`] and asks for each of them ([`FragmentQuery`]), if its [`Manners`] allow it. The
 //! front, an authoritative name server, answers every [`Question`] at once, puts the fragments together
-//! ([`Reassembly`]), opens complete first flights ([`CarriageKeys`]) and hands them to the server
+//! ([`Reassembly`]), opens complete first flights ([`DnsPathKeys`]) and hands them to the server
 //! ([`RelaySender`], [`RelayReceiver`]). The server answers the client itself, and proves with the
 //! [`ReplyKey`] that it may. [`Front`] contains all parts of such a name server. Several fronts of one zone
 //! hand each other the fragments of a first flight ([`forward`]).
@@ -52,17 +52,17 @@ pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
 pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
 pub use front::{
-    CarriageConfig, Destination, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
+    Destination, DnsPathConfig, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
     Transport,
 };
 pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
-pub use key_file::{CarriageKeyFile, create_relay_key, read_relay_keys};
-pub use keys::{CarriageKeys, RotateError};
+pub use key_file::{DnsPathKeyFile, create_relay_key, read_relay_keys};
+pub use keys::{DnsPathKeys, RotateError};
 pub use manners::{Cause, FlightId, Manners, Restraint, Stop};
 pub use names::{Position, position, wire_form};
 pub use query::{Echo, FragmentQuery, Meaning, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
-pub use seal::{CarriageKey, OpenBuffer, OpenError, SealError, Sealed, seal};
+pub use seal::{DnsPathKey, OpenBuffer, OpenError, SealError, Sealed, seal};
 pub use zone::{AliasLoop, EntryFault, ZoneData, ZoneError, ZoneFault, ZonePlace};

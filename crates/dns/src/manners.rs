@@ -1,4 +1,4 @@
-//! Limits that a client puts on itself (`docs/spec/dns-carriage.md`, section 10). To an observer of a
+//! Limits that a client puts on itself (`docs/spec/dns-path.md`, section 10). To an observer of a
 //! resolver, first flights by DNS look like a tunnel. So a client sends few of them, and pauses where names
 //! are refused, changed or lost.
 

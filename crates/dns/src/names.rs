@@ -1,4 +1,4 @@
-//! Names of the carriage zone, in the uncompressed wire form of RFC 1035 §3.1.
+//! Names of the DNS-path zone, in the uncompressed wire form of RFC 1035 §3.1.
 
 use firstflight_wire::asap::Zone;
 use hickory_proto::rr::Name;

@@ -1,4 +1,4 @@
-//! DNS messages of the carriage: the client's questions, the front's answers (`docs/spec/dns-carriage.md`, section 8).
+//! DNS messages of the DNS path: the client's questions, the front's answers (`docs/spec/dns-path.md`, section 8).
 
 mod malformed;
 
@@ -102,7 +102,7 @@ impl FragmentQuery {
 pub enum Echo {
     /// The question came back unchanged.
     Answered,
-    /// The question came back unchanged, but without an address: this is not a carriage zone (any more).
+    /// The question came back unchanged, but without an address: this is not a DNS-path zone (any more).
     Empty,
     /// The answer was truncated, which tells the resolver or the client to ask again over TCP.
     Truncated,
@@ -119,7 +119,7 @@ pub enum Meaning {
     Carried,
     /// The name was lost between the resolver and the front: resolvers report it with SERVFAIL.
     Lost,
-    /// There is no such carriage zone. It proves nothing about the resolver.
+    /// There is no such DNS-path zone. It proves nothing about the resolver.
     NoZone,
     /// The resolver refuses such names, or cannot carry them.
     Refused,

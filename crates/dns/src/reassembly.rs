@@ -1,4 +1,4 @@
-//! Reassembles fragments, in bounded memory (`docs/spec/dns-carriage.md`, section 7).
+//! Reassembles fragments, in bounded memory (`docs/spec/dns-path.md`, section 7).
 
 mod holders;
 

@@ -1,4 +1,4 @@
-//! Relay datagrams from the front, which opens first flights, to their server (`docs/spec/dns-carriage.md`,
+//! Relay datagrams from the front, which opens first flights, to their server (`docs/spec/dns-path.md`,
 //! section 9).
 //!
 //! The front does not send with the client's source address: networks filter such packets (BCP 38), and the

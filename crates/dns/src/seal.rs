@@ -1,11 +1,11 @@
 //! The seal of connection information: HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256
-//! and AES-128-GCM, to the key that a server publishes (`docs/spec/dns-carriage.md`, section 4).
+//! and AES-128-GCM, to the key that a server publishes (`docs/spec/dns-path.md`, section 4).
 
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
 use core::fmt;
 use firstflight_wire::ParseError;
-use firstflight_wire::asap::{Carriage, Zone, context};
+use firstflight_wire::asap::{DnsPathParam, Zone, context};
 use hpke::aead::{AeadTag, AesGcm128};
 use hpke::inout::InOutBuf;
 use hpke::kdf::HkdfSha256;
@@ -38,9 +38,9 @@ impl Sealed {
     pub const MIN: usize = ConnectionInfo::MIN_LEN + Self::OVERHEAD;
 
     /// Sealed connection information of these bytes. `None` if their length is not possible.
-    /// [`CarriageKeys::open`] checks whether they can be opened.
+    /// [`DnsPathKeys::open`] checks whether they can be opened.
     ///
-    /// [`CarriageKeys::open`]: crate::CarriageKeys::open
+    /// [`DnsPathKeys::open`]: crate::DnsPathKeys::open
     #[must_use]
     pub fn new(sealed: &[u8]) -> Option<Self> {
         if !(Self::MIN..=Self::MAX).contains(&sealed.len()) {
@@ -89,11 +89,11 @@ pub enum SealError {
     #[error("the client's address is an IPv4-mapped one")]
     Address,
     /// The server published an invalid key: treat its parameter as absent.
-    #[error("the server's carriage key is no usable X25519 key")]
+    #[error("the server's DNS-path key is no usable X25519 key")]
     BadKey,
 }
 
-/// Writes the data that a seal is bound to in addition to the key: the context and the carriage zone. Returns
+/// Writes the data that a seal is bound to in addition to the key: the context and the DNS-path zone. Returns
 /// its length.
 fn info(zone: Zone<'_>, out: &mut [u8; 32 + Zone::MAX]) -> usize {
     let zone = zone.as_bytes();
@@ -111,7 +111,7 @@ fn info(zone: Zone<'_>, out: &mut [u8; 32 + Zone::MAX]) -> usize {
 /// [`SealError`] says which part cannot be sealed.
 pub fn seal(
     ci: &ConnectionInfo<'_>,
-    to: &Carriage<'_>,
+    to: &DnsPathParam<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<(Sealed, ReplyKey), SealError> {
     let key_id = to.key_id.get();
@@ -146,9 +146,9 @@ pub fn seal(
 
 /// A server's private X25519 key. Zeroised when dropped, never printed.
 #[derive(Clone)]
-pub struct CarriageKey(<X25519HkdfSha256 as Kem>::PrivateKey);
+pub struct DnsPathKey(<X25519HkdfSha256 as Kem>::PrivateKey);
 
-impl CarriageKey {
+impl DnsPathKey {
     /// A new key from a cryptographic random generator.
     #[must_use]
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
@@ -203,9 +203,9 @@ impl CarriageKey {
     }
 }
 
-impl fmt::Debug for CarriageKey {
+impl fmt::Debug for DnsPathKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CarriageKey(..)")
+        f.write_str("DnsPathKey(..)")
     }
 }
 

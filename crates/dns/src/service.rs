@@ -11,7 +11,7 @@ mod zones;
 
 use crate::forward::{ForwardCounters, ForwardSender};
 use crate::front::{Front, FrontCounters, FrontError, RelayServer, Transport};
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::reassembly::ReassemblyCounters;
 use crate::relay::{RelayKey, Relayed};
 use crate::seal::OpenBuffer;
@@ -34,7 +34,7 @@ pub use relayed::{RelayCounts, RelaySocket};
 pub use running::{FollowingFront, OpenFront};
 pub use set_up::{Fault, SetUpError};
 pub use settings::{
-    CarriageSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key,
+    DnsPathSettings, FrontSettings, OtherFronts, Ports, Servers, complete_name, published_key,
 };
 pub use zones::{FollowedZones, ZoneFile};
 
@@ -257,7 +257,7 @@ impl FrontHandle {
     }
 
     /// As [`Front::set_keys`].
-    pub fn set_keys(&self, keys: CarriageKeys) -> bool {
+    pub fn set_keys(&self, keys: DnsPathKeys) -> bool {
         self.0.lock().0.set_keys(keys)
     }
 

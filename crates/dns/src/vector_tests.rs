@@ -1,18 +1,18 @@
-//! Tests with the vectors of `docs/spec/dns-carriage.md`, which `tools/dns-vectors` made: they are parsed as
+//! Tests with the vectors of `docs/spec/dns-path.md`, which `tools/dns-vectors` made: they are parsed as
 //! stated, and written identically.
 
 use crate::base230;
 use crate::forward::{Forwarded, datagram, owner};
 use crate::relay::MAX_RELAY;
 use crate::{
-    Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Echo, Fragment, FragmentId, FragmentQuery,
+    Attempt, Boot, ConnectionInfo, DnsPathKey, DnsPathKeys, Echo, Fragment, FragmentId, FragmentQuery,
     Fragments, OpenBuffer, Part, Position, Question, RelayKey, RelayReceiver, RelaySender, ReplyKey, Sealed,
     WindowScale, seal,
 };
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
 use data_encoding::HEXLOWER;
-use firstflight_wire::asap::{Block, Carriage, Status, Zone};
+use firstflight_wire::asap::{Block, DnsPathParam, Status, Zone};
 use firstflight_wire::{ParseError, SeqNum};
 use rand_core::{TryCryptoRng, TryRng};
 use serde_json::Value;
@@ -101,7 +101,7 @@ impl TryCryptoRng for Once {}
 
 #[test]
 fn connection_information() {
-    each(&file("carriage"), |vector| {
+    each(&file("dns-path"), |vector| {
         let (data, written) = (bytes(vector, "data"), bytes(vector, "connection_info"));
         let ci = ci(vector, &data);
         assert_eq!(ConnectionInfo::parse(&written), Ok(ci));
@@ -113,15 +113,15 @@ fn connection_information() {
 
 #[test]
 fn seals() {
-    let file = file("carriage");
-    let key = CarriageKey::from_bytes(&array(&file, "private_key")).unwrap();
+    let file = file("dns-path");
+    let key = DnsPathKey::from_bytes(&array(&file, "private_key")).unwrap();
     assert_eq!(key.public(), array(&file, "public_key"));
     let key_id = number::<u8>(&file, "key_id").try_into().unwrap();
-    let keys = CarriageKeys::new(key_id, key);
+    let keys = DnsPathKeys::new(key_id, key);
     each(&file, |vector| {
         let (data, zone) = (bytes(vector, "data"), bytes(vector, "zone"));
         let zone = Zone::new(&zone).unwrap();
-        let to = Carriage { key_id, key: array(&file, "public_key"), zone };
+        let to = DnsPathParam { key_id, key: array(&file, "public_key"), zone };
         let mut rng = Once(Some(array(vector, "ephemeral_ikm")));
         let (sealed, reply) = seal(&ci(vector, &data), &to, &mut rng).unwrap();
         assert_eq!(sealed.as_slice(), bytes(vector, "sealed"));
@@ -135,7 +135,7 @@ fn seals() {
 
 #[test]
 fn proofs() {
-    each(&file("carriage"), |vector| {
+    each(&file("dns-path"), |vector| {
         let key = ReplyKey::from_bytes(&array(vector, "reply_key"));
         let server = SocketAddr::new(address(vector, "server"), number(vector, "server_port"));
         let isn = SeqNum::new(number(vector, "server_isn"));
@@ -147,7 +147,7 @@ fn proofs() {
 
 #[test]
 fn labels() {
-    each(&file("carriage"), |vector| {
+    each(&file("dns-path"), |vector| {
         let sealed = Sealed::new(&bytes(vector, "sealed")).unwrap();
         let attempt = Attempt::new(number(vector, "attempt")).unwrap();
         let fragments = Fragments::split(&sealed, attempt, true);
@@ -162,7 +162,7 @@ fn labels() {
 
 #[test]
 fn messages() {
-    let file = file("carriage");
+    let file = file("dns-path");
     let IpAddr::V4(front) = address(&file, "front_address") else { panic!() };
     each(&file, |vector| {
         let zone = bytes(vector, "zone");
@@ -180,7 +180,7 @@ fn messages() {
 
 #[test]
 fn relay_datagrams() {
-    let file = file("carriage");
+    let file = file("dns-path");
     let key = RelayKey::from_bytes(&array(&file, "relay_key"));
     let (key_id, resolver) = (number(&file, "relay_key_id"), address(&file, "resolver"));
     each(&file, |vector| {

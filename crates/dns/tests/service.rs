@@ -6,9 +6,9 @@ use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::metrics::{Publisher, describe};
 use firstflight_dns::service::{FrontHandle, STREAM_LIMITS, Sockets};
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Echo,
-    ForwardConfig, ForwardSender, Forwarder, Fragment, FragmentQuery, Fragments, Front, OpenBuffer,
-    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Sealed, ZoneData,
+    Attempt, Boot, ConnectionInfo, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Echo, ForwardConfig,
+    ForwardSender, Forwarder, Fragment, FragmentQuery, Fragments, Front, OpenBuffer, ReassemblyLimits,
+    RelayKey, RelayReceiver, RelaySender, RelayServer, Sealed, ZoneData,
 };
 use firstflight_service::StreamLimits;
 use firstflight_wire::asap::Zone;
@@ -36,7 +36,7 @@ fn unhex(text: &serde_json::Value) -> Vec<u8> {
 
 impl Vector {
     fn read() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/carriage.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/dns-path.json");
         Self { file: serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() }
     }
 
@@ -48,10 +48,10 @@ impl Vector {
         self.bytes("zone")
     }
 
-    fn key(&self) -> CarriageKeys {
+    fn key(&self) -> DnsPathKeys {
         let secret = unhex(&self.file["private_key"]).try_into().unwrap();
         let id = u8::try_from(self.file["key_id"].as_u64().unwrap()).unwrap();
-        CarriageKeys::new(id.try_into().unwrap(), CarriageKey::from_bytes(&secret).unwrap())
+        DnsPathKeys::new(id.try_into().unwrap(), DnsPathKey::from_bytes(&secret).unwrap())
     }
 
     fn queries(&self) -> Vec<FragmentQuery> {
@@ -82,7 +82,7 @@ fn front(vector: &Vector, server: SocketAddr, number: u16) -> Front {
     let data = ZoneData::parse(text, None, &name).unwrap();
     let mut rng = firstflight_dns::service::secure_rng().unwrap();
     let mut front = Front::new(vec![data], RateLimit::default()).unwrap();
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: name,
         addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
         keys: vector.key(),
@@ -94,7 +94,7 @@ fn front(vector: &Vector, server: SocketAddr, number: u16) -> Front {
             policy: Box::new(RoundRobin::default()),
         },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     };
     front.carry(config, &mut rng).unwrap();
     front

@@ -3,7 +3,7 @@
 mod made;
 
 pub(crate) use made::Flights;
-pub use made::{Carriage, MakeFlight};
+pub use made::{AttemptInfo, MakeFlight};
 
 use std::fmt;
 

@@ -110,14 +110,14 @@ extern crate self as firstflight;
 struct Readme;
 
 mod attempts;
-#[cfg(feature = "asap")]
-pub mod carriage;
-#[cfg(not(feature = "asap"))]
-#[path = "no_carriage.rs"]
-mod carriage;
 mod causes;
 mod client;
 mod clock;
+#[cfg(feature = "asap")]
+pub mod dns_path;
+#[cfg(not(feature = "asap"))]
+#[path = "no_dns_path.rs"]
+mod dns_path;
 #[cfg(feature = "engine")]
 mod engine;
 mod first_flight;
@@ -165,7 +165,7 @@ use engine::{
     driver, endpoint, jobs, listener, own_verifier, post, random, renewed, shared, store, time, workers,
 };
 pub use first_flight::FirstFlight;
-pub use first_flight::{Carriage, MakeFlight};
+pub use first_flight::{AttemptInfo, MakeFlight};
 pub use lazy::{LazyStream, ReplaySafety};
 pub use lingering::Lingering;
 pub use lookup::{Lookups, Resolve};

@@ -51,7 +51,7 @@ impl Published {
     /// SYN. `None` if the port is 0, or there are too many verifiers or none.
     #[must_use]
     pub fn in_udp(port: u16, mss: u16, verifiers: &[VerifierId]) -> Option<Self> {
-        let udp = UdpService { port: NonZeroU16::new(port)?, carriage: None };
+        let udp = UdpService { port: NonZeroU16::new(port)?, dns_path: None };
         Self::by(false, Some(udp), mss, verifiers)
     }
 

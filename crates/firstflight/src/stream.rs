@@ -19,7 +19,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub(crate) use staged::Stages;
 pub use times::ConnectTimes;
 
-use crate::carriage::Report;
+use crate::dns_path::Report;
 use crate::lingering::Lingering;
 use connection::Connection;
 use firstflight_credential::{AcceptedBlock, Outcome};

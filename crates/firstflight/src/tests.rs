@@ -1,14 +1,14 @@
 //! Requests inside lookups: an attempt of the racer over an engine in UDP, with lookups, resolvers and servers of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-mod carriage;
-mod carriage_limits;
 mod certified;
+mod dns_path;
+mod dns_path_limits;
 mod limits;
 
-use crate::carriage::{DnsPath, Report, Server};
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::{self, Lost};
+use crate::dns_path::{DnsPath, Report, Server};
 use crate::first_flight::{FirstFlight, Flights};
 use crate::stream::Stream;
 use firstflight_stack::ConnectConfig;

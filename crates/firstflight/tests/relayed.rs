@@ -9,10 +9,10 @@ use firstflight::link::UdpLink;
 use firstflight::{Endpoint, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::relay::MAX_RELAY;
 use firstflight_dns::{
-    Attempt, Boot, CarriageKey, CarriageKeys, ConnectionInfo, Fragment, Fragments, OpenBuffer, Reassembled,
+    Attempt, Boot, ConnectionInfo, DnsPathKey, DnsPathKeys, Fragment, Fragments, OpenBuffer, Reassembled,
     Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, Relayed, WindowScale, seal,
 };
-use firstflight_wire::asap::{BLOCK_LEN, Carriage, Hint, Reply, Status, Zone};
+use firstflight_wire::asap::{BLOCK_LEN, DnsPathParam, Hint, Reply, Status, Zone};
 use firstflight_wire::carrier::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
@@ -100,7 +100,7 @@ async fn visit(verifier: &PrivateKey, port: u16, outer: u16, take: impl FnOnce(R
     let mut rng = ChaCha20Rng::from_seed([7; 32]);
     // The client encodes its SYN and seals it to what the server publishes.
     let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
-    let carriage_key = CarriageKey::generate(&mut rng);
+    let dns_path_key = DnsPathKey::generate(&mut rng);
     let key_id = NonZeroU8::new(3).unwrap();
     let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
     let info = ConnectionInfo {
@@ -121,12 +121,12 @@ async fn visit(verifier: &PrivateKey, port: u16, outer: u16, take: impl FnOnce(R
         ),
         data: REQUEST,
     };
-    let to = Carriage { key_id, key: carriage_key.public(), zone };
+    let to = DnsPathParam { key_id, key: dns_path_key.public(), zone };
     let (sealed, reply_key) = seal(&info, &to, &mut rng).unwrap();
     let fragments = Fragments::split(&sealed, Attempt::new(0).unwrap(), false);
 
     // The front reassembles the names, in any order.
-    let keys = CarriageKeys::new(key_id, carriage_key);
+    let keys = DnsPathKeys::new(key_id, dns_path_key);
     let mut table = Reassembly::new(ReassemblyLimits::default(), &mut rng);
     let mut whole = None;
     let mut labels: Vec<_> = fragments.labels().collect();

@@ -75,7 +75,7 @@ impl Bound {
         let front = match self.front {
             Some((front, sockets)) => {
                 says.extend(sockets.addresses().iter().map(|at| format!("listening on {at} for names")));
-                says.extend(front.carriage().map(str::to_owned));
+                says.extend(front.dns_path().map(str::to_owned));
                 let fronts = sockets.for_fronts();
                 says.extend(fronts.map(|at| format!("listening on {at} for the zone's other name servers")));
                 let (target, endpoint) = (target.clone(), endpoint.clone());

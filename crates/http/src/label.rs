@@ -1,5 +1,5 @@
 //! Short labels: names in place of long paths, so that requests fit into lookups (Zhou's thesis, section 5.1;
-//! `docs/spec/dns-carriage.md` section 14.2).
+//! `docs/spec/dns-path.md` section 14.2).
 //!
 //! A label is made from the URL that it stands for, so client and server need no list in common, and a server takes a label
 //! only for the URL that it was made from. Its answer names the URL in `Content-Location`; a client takes no other answer.

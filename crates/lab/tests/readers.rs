@@ -31,7 +31,7 @@ use firstflight_models::readers::Reader;
 use firstflight_wire::asap::{VerifierId, Zone};
 
 #[test]
-fn objects_of_the_carriage_by_dns() {
+fn objects_of_the_dns_path_by_dns() {
     Reader { name: "dns_parse", run: dns_parse::run, short: 1, samples: 12, longest: 240 }.check();
 }
 

@@ -1,7 +1,7 @@
 //! What became of first flights, for each server: for the status page, and for the PAC file.
 
-use firstflight::carriage::HeldBack;
 use firstflight::credential::{Outcome, Reason};
+use firstflight::dns_path::HeldBack;
 use firstflight::{Authority, Host, Outlook, Stream};
 use lru::LruCache;
 use serde::Serialize;

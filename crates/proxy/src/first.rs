@@ -1,7 +1,7 @@
 //! The first data of a client in a tunnel: what it is, and how much of it may ride in a first flight.
 
 use crate::settings::EarlyData;
-use firstflight::{Carriage, MakeFlight, ReplaySafety, Stream};
+use firstflight::{AttemptInfo, MakeFlight, ReplaySafety, Stream};
 use firstflight_http::hello;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -98,9 +98,9 @@ impl MakeFlight for First {
         self.safe > 0 && !(certified && self.rides_once())
     }
 
-    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
-        let len = self.len(carriage.block.is_some());
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push((carriage.attempt, len));
+    fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>> {
+        let len = self.len(info.block.is_some());
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push((info.attempt, len));
         Ok(self.bytes.get(..len).unwrap_or_default().to_vec())
     }
 }

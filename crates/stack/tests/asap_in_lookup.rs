@@ -1,5 +1,5 @@
 //! The client's side of first flights inside a lookup: who may answer, the direct copy, and both copies together
-//! (`docs/spec/dns-carriage.md` §§2.1, 5). Two stacks in virtual time; the front is a function call.
+//! (`docs/spec/dns-path.md` §§2.1, 5). Two stacks in virtual time; the front is a function call.
 
 use crate::certified::{certificate, certified, policy};
 use crate::pair::{End, PORT, Pair};

@@ -1,4 +1,4 @@
-//! First flights that a front delivers: accepted, or dropped silently (`docs/spec/dns-carriage.md` §9).
+//! First flights that a front delivers: accepted, or dropped silently (`docs/spec/dns-path.md` §9).
 
 use crate::certified::{Request, certificate, certificate_from, certificate_with, identity, request};
 use crate::flights::{AFTER, DATA, Server, client, server_with, syn};

@@ -1,5 +1,5 @@
 //! First flights that a front delivers and that wait: whatever ends the wait, it is silent, and does not use up
-//! what the client itself may still send (`docs/spec/dns-carriage.md` §9).
+//! what the client itself may still send (`docs/spec/dns-path.md` §9).
 
 use crate::certified::identity;
 use crate::flights::{AFTER, DATA, Server, client, server_with, syn};

@@ -13,7 +13,7 @@ use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealR
 use crate::stream::TlsStream;
 use crate::tickets::{self, AtPlace, Tickets};
 use firstflight::credential::NetworkId;
-use firstflight::{Authority, Carriage, Client, FirstFlight, Host, Place, Stream, Time, Way};
+use firstflight::{AttemptInfo, Authority, Client, FirstFlight, Host, Place, Stream, Time, Way};
 use firstflight_seal::{DIGEST_PREFIX, Reason};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -95,9 +95,9 @@ impl Departure {
     }
 }
 
-impl From<&Carriage> for Departure {
-    fn from(carriage: &Carriage) -> Self {
-        Self { network: carriage.network, in_syn: carriage.way != Way::Udp }
+impl From<&AttemptInfo> for Departure {
+    fn from(info: &AttemptInfo) -> Self {
+        Self { network: info.network, in_syn: info.way != Way::Udp }
     }
 }
 

@@ -41,7 +41,7 @@ impl MaybeTlsStream {
         let (way, held_back) = match stream.and_then(Stream::inside_lookup) {
             Some(inside) => (
                 Some(inside.way.as_str()),
-                inside.held_back.as_ref().map(firstflight::carriage::HeldBack::as_str),
+                inside.held_back.as_ref().map(firstflight::dns_path::HeldBack::as_str),
             ),
             None => (way, None),
         };

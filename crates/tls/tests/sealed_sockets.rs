@@ -11,7 +11,7 @@ use crate::site;
 use crate::site::{NETWORK, REQUEST, block, once, ready, safely};
 use firstflight::credential::asap::{AcceptedBlock, Identity, PrivateKey};
 use firstflight::record::Published;
-use firstflight::{Authority, Carriage, Client, ClientBuilder, FirstFlight, MakeFlight, Server, Way};
+use firstflight::{AttemptInfo, Authority, Client, ClientBuilder, FirstFlight, MakeFlight, Server, Way};
 use firstflight_tls::rustls::{self, ClientConfig};
 use firstflight_tls::seal::{
     Bind, Draft, HostName, KeySet, KeySource, Outcome, REJECT, Record, Rid, Room, SealKey, Target, Why,
@@ -197,9 +197,9 @@ fn a_foreign_flight_under_a_block_is_rejected() {
         fn is_replayable(&self, _: bool) -> bool {
             true
         }
-        fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+        fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>> {
             let Self(record, at, config, right) = self;
-            let mut block = carriage.block.expect("by UDP");
+            let mut block = info.block.expect("by UDP");
             if !right {
                 block.client_key[0] ^= 1;
             }
@@ -270,9 +270,9 @@ fn a_hidden_name_has_a_client_key_of_its_own() {
         fn block_name(&self) -> Option<&str> {
             self.0
         }
-        fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
+        fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>> {
             // The first attempt is the one in UDP.
-            if let Some(block) = carriage.block {
+            if let Some(block) = info.block {
                 self.1.lock().unwrap().get_or_insert(block);
             }
             Err(io::Error::other("nothing leaves"))

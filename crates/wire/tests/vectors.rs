@@ -179,14 +179,14 @@ fn service_parameters() {
             Err(error) => return assert_eq!(vector["error"], word(error)),
         };
         let udp = read.udp();
-        let carriage = udp.and_then(|udp| udp.carriage).map(|carriage| {
-            let zone = carriage.zone.to_string();
-            json!({ "key_id": carriage.key_id, "key": HEXLOWER.encode(&carriage.key), "zone": zone })
+        let dns_path = udp.and_then(|udp| udp.dns_path).map(|dns_path| {
+            let zone = dns_path.zone.to_string();
+            json!({ "key_id": dns_path.key_id, "key": HEXLOWER.encode(&dns_path.key), "zone": zone })
         });
         let verifiers: Vec<_> = read.verifiers.iter().map(|id| id.to_string()).collect();
         let fields = json!({
             "ip": read.takes_ip(), "udp_port": udp.map(|udp| udp.port), "mss": read.mss(),
-            "verifiers": verifiers, "shared_guard": read.shared_guard, "carriage": carriage,
+            "verifiers": verifiers, "shared_guard": read.shared_guard, "dns_path": dns_path,
         });
         assert_eq!(fields, vector["result"]);
         let mut out = [0; ServiceParam::MAX_LEN];

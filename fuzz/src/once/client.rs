@@ -1,6 +1,6 @@
 //! An honest client, which visits in every way and uses different bytes for each request.
 
-use super::fronts::{carriage, zone};
+use super::fronts::{dns_path, zone};
 use super::packets::block_of;
 use super::server::{MAGIC, OUTER};
 use super::{PORT, UNIX_MS, identity, verifier};
@@ -113,7 +113,7 @@ impl Client {
         let block = block_of(&Segment::parse(&in_lookup.segment).ok()?)?;
         let seen = SocketAddr::new(self.address, OURS);
         let info = ConnectionInfo::from_segment(seen, &in_lookup.segment).ok()?;
-        let (sealed, key) = seal(&info, &carriage(), &mut self.random).ok()?;
+        let (sealed, key) = seal(&info, &dns_path(), &mut self.random).ok()?;
         assert!(self.stack.expect_answer(in_lookup.id, key));
         let fragments = Fragments::split(&sealed, Attempt::default(), false);
         let queries = FragmentQuery::all(&fragments, zone(), &mut self.random).ok()?;

@@ -5,10 +5,10 @@ use super::{FRONTS, UNIX_MS};
 use firstflight_credential::asap::ReplyKey;
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Name, OpenBuffer, ReassemblyLimits,
+    Boot, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Front, Name, OpenBuffer, ReassemblyLimits,
     RelaySender, RelayServer, Transport, ZoneData,
 };
-use firstflight_wire::asap::{Carriage, Zone};
+use firstflight_wire::asap::{DnsPathParam, Zone};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -21,13 +21,13 @@ const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 /// Sets of fragments that a front keeps.
 const SETS: u16 = 8;
 
-fn carriage_key() -> CarriageKey {
-    CarriageKey::from_bytes(&[77; 32]).expect("a key")
+fn dns_path_key() -> DnsPathKey {
+    DnsPathKey::from_bytes(&[77; 32]).expect("a key")
 }
 
 /// The zone and key to which first flights are sealed.
-pub fn carriage() -> Carriage<'static> {
-    Carriage { key_id: KEY_ID, key: carriage_key().public(), zone: zone() }
+pub fn dns_path() -> DnsPathParam<'static> {
+    DnsPathParam { key_id: KEY_ID, key: dns_path_key().public(), zone: zone() }
 }
 
 pub fn zone() -> Zone<'static> {
@@ -85,15 +85,15 @@ impl NameServer {
             true => Destination::Here,
             false => Destination::Relay { servers, policy: Box::new(RoundRobin::default()) },
         };
-        let config = CarriageConfig {
+        let config = DnsPathConfig {
             zone: Name::from_ascii("f.xyz.com.").expect("a name"),
             addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
-            keys: CarriageKeys::new(KEY_ID, carriage_key()),
+            keys: DnsPathKeys::new(KEY_ID, dns_path_key()),
             to,
             limits: ReassemblyLimits::default()
                 .sets(NonZeroU16::MIN.saturating_add(SETS - 1))
                 .lifetime(Duration::from_secs(3)),
-            opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+            opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
         };
         self.front.carry(config, &mut self.random).expect("a zone, an address, a server");
     }

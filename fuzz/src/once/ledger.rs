@@ -2,7 +2,7 @@
 //!
 //! A request is executed when all of it is delivered to the application: *early*, by an accepted first flight, or *by a
 //! handshake*. For each guard the specification promises (`docs/spec/asap.md` 7.4, 7.5, 10.2;
-//! `docs/spec/dns-carriage.md` 9):
+//! `docs/spec/dns-path.md` 9):
 //!
 //! 1. At most one early execution.
 //! 2. No early execution after a copy of the first flight reached a server and was not accepted: its data comes by the
@@ -20,7 +20,7 @@
 //! It does not promise these things, so they are not checked:
 //!
 //! - Otherwise, an early execution beside one by a handshake on another four-tuple, at another server, or after a restart
-//!   (10.9: nothing ties a lost or refused first flight to the same data after the handshake; `docs/spec/dns-carriage.md`
+//!   (10.9: nothing ties a lost or refused first flight to the same data after the handshake; `docs/spec/dns-path.md`
 //!   2.1: the client completes the handshake and decides).
 //! - Requests accepted by a guard that began while the clock was set back before the request's time
 //!   (`known-limits.md`).

@@ -10,8 +10,8 @@ use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
 use firstflight_verifier::learnt::may_be_learnt;
 use firstflight_wire::asap::{
-    Carriage, Name as WireName, ServiceParam, SitePoint, SitePoints, SiteVerifier, UdpService, VerifierIds,
-    VerifiersParam, Zone,
+    DnsPathParam, Name as WireName, ServiceParam, SitePoint, SitePoints, SiteVerifier, UdpService,
+    VerifierIds, VerifiersParam, Zone,
 };
 use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
@@ -49,11 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "verifier_key", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
     /// First flights may arrive by DNS, in names below this zone (firstflight dns)
-    #[arg(long, value_name = "NAME", value_parser = carriage_zone, requires_all = ["carriage_key", "udp_port"])]
-    carriage_zone: Option<Name>,
+    #[arg(long, value_name = "NAME", value_parser = dns_path_zone, requires_all = ["dns_path_key", "udp_port"])]
+    dns_path_zone: Option<Name>,
     /// Key that they are sealed to, as `firstflight dns keygen` prints it
-    #[arg(long, value_name = "N:KEY", requires = "carriage_zone")]
-    carriage_key: Option<CarriageKey>,
+    #[arg(long, value_name = "N:KEY", requires = "dns_path_zone")]
+    dns_path_key: Option<DnsPathKey>,
     /// The server accepts certificates in TCP on IP
     #[arg(long, requires = "verifier_key", required_unless_present_any = ["udp_port", "seal_key"])]
     ip: bool,
@@ -73,12 +73,12 @@ pub struct Args {
 
 /// Number and public half of a key, written in hexadecimal digits.
 #[derive(Clone, Copy)]
-struct CarriageKey {
+struct DnsPathKey {
     key_id: NonZeroU8,
     key: [u8; 32],
 }
 
-impl FromStr for CarriageKey {
+impl FromStr for DnsPathKey {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -90,10 +90,10 @@ impl FromStr for CarriageKey {
     }
 }
 
-fn carriage_zone(text: &str) -> Result<Name, &'static str> {
+fn dns_path_zone(text: &str) -> Result<Name, &'static str> {
     let name = crate::dns::name(text)?;
     let wire = wire_form(&name);
-    Zone::new(&wire).map(|_| name).ok_or("the root, and names above 190 octets, are no carriage zones")
+    Zone::new(&wire).map(|_| name).ok_or("the root, and names above 190 octets, are no DNS-path zones")
 }
 
 /// Runs the command.
@@ -168,23 +168,26 @@ fn verifiers(args: &Args) -> Result<String, AsapError> {
 fn certificates(args: &Args) -> Result<String, AsapError> {
     let ids: Vec<[u8; 4]> = args.verifier_key.iter().map(|key| key.id().0).collect();
     let ids = VerifierIds::new(&ids).ok_or(AsapError::TooManyVerifiers(VerifierIds::MAX))?;
-    let zone = args.carriage_zone.as_ref().map(wire_form);
+    let zone = args.dns_path_zone.as_ref().map(wire_form);
     let zone = zone.as_deref().and_then(Zone::new);
-    let carriage =
-        zone.zip(args.carriage_key).map(|(zone, CarriageKey { key_id, key })| Carriage { key_id, key, zone });
-    let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, carriage });
+    let dns_path = zone.zip(args.dns_path_key).map(|(zone, DnsPathKey { key_id, key })| DnsPathParam {
+        key_id,
+        key,
+        zone,
+    });
+    let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, dns_path });
     let param = ServiceParam::new(args.ip, udp, args.mss, ids, args.shared_guard);
     Ok(param.ok_or(AsapError::NoCarrier)?.zone_text().to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CarriageKey, carriage_zone};
+    use super::{DnsPathKey, dns_path_zone};
 
     #[test]
-    fn carriage_keys_are_a_number_and_64_digits() {
+    fn dns_path_keys_are_a_number_and_64_digits() {
         let digits = "00fF".repeat(16);
-        let key: CarriageKey = format!("3:{digits}").parse().ok().unwrap();
+        let key: DnsPathKey = format!("3:{digits}").parse().ok().unwrap();
         assert_eq!((key.key_id.get(), key.key[0], key.key[31]), (3, 0, 0xff));
         for bad in [
             format!("0:{digits}"),
@@ -195,8 +198,8 @@ mod tests {
             format!("3:{}zz", &digits[2..]),
             "3:".into(),
         ] {
-            assert!(bad.parse::<CarriageKey>().is_err(), "{bad}");
+            assert!(bad.parse::<DnsPathKey>().is_err(), "{bad}");
         }
-        assert!(carriage_zone("f.example.com").is_ok() && carriage_zone(".").is_err());
+        assert!(dns_path_zone("f.example.com").is_ok() && dns_path_zone(".").is_err());
     }
 }

@@ -4,16 +4,16 @@ use super::DemoError;
 use super::timeline::{Log, Part, Place};
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
-use firstflight::carriage::{Exchange, Proof};
 use firstflight::credential::asap::ClientCertificate;
+use firstflight::dns_path::{Exchange, Proof};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, Endpoint, FirstFlight, InsideLookups, RelayedFlight, Stream, Time};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, OpenBuffer, ReassemblyLimits,
-    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
+    Boot, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Front, OpenBuffer, ReassemblyLimits, RelayKey,
+    RelayReceiver, RelaySender, RelayServer, Transport, ZoneData,
 };
-use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+use firstflight_wire::asap::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone};
 use firstflight_wire::{Clock, Instant};
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, Query};
 use hickory_resolver::proto::rr::{Name, RecordType};
@@ -76,10 +76,10 @@ impl Lookups {
         mut random: ChaCha20Rng,
     ) -> Result<Self, Error> {
         let time = client.time();
-        let (carriage, relay) = (CarriageKey::generate(&mut random), RelayKey::generate(&mut random));
-        let key = carriage.public();
+        let (dns_path, relay) = (DnsPathKey::generate(&mut random), RelayKey::generate(&mut random));
+        let key = dns_path.public();
         let front =
-            front(carriage, &relay, &time, &mut random).ok_or_else(|| fail("the name server's zone"))?;
+            front(dns_path, &relay, &time, &mut random).ok_or_else(|| fail("the name server's zone"))?;
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
         let state = State { case: Case::Near, front, relays, random };
@@ -129,8 +129,8 @@ fn name() -> Result<Authority, Error> {
 
 /// What the server publishes: that it takes first flights by lookups, sealed to `key`, with certificates of this one's verifier.
 fn published(key: [u8; 32], certificate: &ClientCertificate) -> Option<Published> {
-    let carriage = Some(Carriage { key_id: KEY_ID, key, zone: Zone::new(ZONE)? });
-    let udp = UdpService { port: NonZeroU16::new(UDP_PORT)?, carriage };
+    let dns_path = Some(DnsPathParam { key_id: KEY_ID, key, zone: Zone::new(ZONE)? });
+    let udp = UdpService { port: NonZeroU16::new(UDP_PORT)?, dns_path };
     let ids = [certificate.verifier().id().0];
     let parameter = ServiceParam::new(false, Some(udp), MSS, VerifierIds::new(&ids)?, false)?;
     let mut bytes = [0; ServiceParam::MAX_LEN];
@@ -142,17 +142,17 @@ fn fail(what: &'static str) -> DemoError {
     DemoError::Visit(what, io::ErrorKind::InvalidData.into())
 }
 
-fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, random: &mut ChaCha20Rng) -> Option<Front> {
+fn front(dns_path: DnsPathKey, relay: &RelayKey, time: &Time, random: &mut ChaCha20Rng) -> Option<Front> {
     let IpAddr::V4(server) = CERTIFICATES.ip() else { return None };
     let text =
         format!("@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ IN NS ns\nns IN A {server}\nwww IN A {server}\n");
     let zone = ZoneData::parse(&text, None, &"xyz.com.".parse().ok()?).ok()?;
     let mut front = Front::new(vec![zone], RateLimit::default()).ok()?;
     let boot = u32::try_from(time.unix().as_secs()).ok()?;
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: "f.xyz.com.".parse().ok()?,
         addresses: vec![server],
-        keys: CarriageKeys::new(KEY_ID, carriage),
+        keys: DnsPathKeys::new(KEY_ID, dns_path),
         to: Destination::Relay {
             servers: vec![RelayServer {
                 address: SocketAddr::new(server.into(), UDP_PORT),
@@ -161,7 +161,7 @@ fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, random: &mut ChaC
             policy: Box::new(RoundRobin::default()),
         },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     };
     front.carry(config, random).ok()?;
     Some(front)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
     /// There is neither an option nor a subcommand, or nothing to serve.
-    #[error("say what to serve, with --zone FILE --origin NAME, --carriage-zone NAME or both")]
+    #[error("say what to serve, with --zone FILE --origin NAME, --dns-path-zone NAME or both")]
     Nothing,
     /// An option has another name now.
     #[error(transparent)]

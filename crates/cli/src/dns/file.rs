@@ -1,11 +1,11 @@
 //! The settings of `dns` in a file.
 
-use super::{Carriage, Forward, Run, Settings, name, relay_to};
+use super::{DnsPathArgs, Forward, Run, Settings, name, relay_to};
 use crate::life::Metrics;
 use firstflight_daemon::config::{self, ConfigError, Mistake};
 use firstflight_dns::front::RateLimit;
 use firstflight_dns::service::RelayTo;
-use firstflight_dns::{CarriageConfig, ForwardConfig, Name};
+use firstflight_dns::{DnsPathConfig, ForwardConfig, Name};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,9 +23,9 @@ struct File {
     origin: Vec<Name>,
     user: Option<String>,
     #[serde(default, deserialize_with = "one_name")]
-    carriage_zone: Option<Name>,
+    dns_path_zone: Option<Name>,
     #[serde(default)]
-    carriage_address: Vec<Ipv4Addr>,
+    dns_path_address: Vec<Ipv4Addr>,
     key_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "relays")]
     relay: Vec<RelayTo>,
@@ -51,7 +51,7 @@ fn answers() -> NonZeroU32 {
 }
 
 fn opens() -> NonZeroU32 {
-    CarriageConfig::OPENS_PER_SECOND
+    DnsPathConfig::OPENS_PER_SECOND
 }
 
 /// What the option's parser makes of a text.
@@ -96,9 +96,9 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
         nearest: file.nearest,
         user: file.user,
     };
-    let carriage = Carriage {
-        carriage_zone: file.carriage_zone,
-        carriage_address: file.carriage_address,
+    let dns_path = DnsPathArgs {
+        dns_path_zone: file.dns_path_zone,
+        dns_path_address: file.dns_path_address,
         answers_per_second: file.answers_per_second,
         opens_per_second: file.opens_per_second,
     };
@@ -108,27 +108,27 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
         forward_key: file.forward_key,
         forwards_per_second: file.forwards_per_second.unwrap_or(ForwardConfig::PER_SECOND),
     };
-    Ok(Settings { run, carriage, forward, metrics: Metrics::new(file.metrics, file.metrics_host) })
+    Ok(Settings { run, dns_path, forward, metrics: Metrics::new(file.metrics, file.metrics_host) })
 }
 
 impl File {
     /// A key, and what it needs beside it: what clap demands of options.
     fn lacks(&self) -> Option<(&'static str, &'static str)> {
-        let carries = self.carriage_zone.is_some();
+        let carries = self.dns_path_zone.is_some();
         let forwards = self.forward_listen.is_some();
         let rules = [
             ("listen", self.listen.is_empty(), "an address and port, as \"192.0.2.53:53\""),
-            ("carriage_zone", carries && self.carriage_address.is_empty(), "carriage_address"),
-            ("carriage_zone", carries && self.key_file.is_none(), "key_file"),
-            ("carriage_zone", carries && self.relay.is_empty(), "relay"),
-            ("carriage_zone", carries && self.state.is_none(), "state"),
-            ("carriage_address", !carries && !self.carriage_address.is_empty(), "carriage_zone"),
-            ("key_file", !carries && self.key_file.is_some(), "carriage_zone"),
-            ("relay", !carries && !self.relay.is_empty(), "carriage_zone"),
-            ("state", !carries && self.state.is_some(), "carriage_zone"),
-            ("front_id", !carries && self.front_id.is_some(), "carriage_zone"),
-            ("nearest", !carries && self.nearest.is_some(), "carriage_zone"),
-            ("forward_listen", forwards && !carries, "carriage_zone"),
+            ("dns_path_zone", carries && self.dns_path_address.is_empty(), "dns_path_address"),
+            ("dns_path_zone", carries && self.key_file.is_none(), "key_file"),
+            ("dns_path_zone", carries && self.relay.is_empty(), "relay"),
+            ("dns_path_zone", carries && self.state.is_none(), "state"),
+            ("dns_path_address", !carries && !self.dns_path_address.is_empty(), "dns_path_zone"),
+            ("key_file", !carries && self.key_file.is_some(), "dns_path_zone"),
+            ("relay", !carries && !self.relay.is_empty(), "dns_path_zone"),
+            ("state", !carries && self.state.is_some(), "dns_path_zone"),
+            ("front_id", !carries && self.front_id.is_some(), "dns_path_zone"),
+            ("nearest", !carries && self.nearest.is_some(), "dns_path_zone"),
+            ("forward_listen", forwards && !carries, "dns_path_zone"),
             ("forward_listen", forwards && self.forward_to.is_empty(), "forward_to"),
             ("forward_listen", forwards && self.forward_key.is_none(), "forward_key"),
             ("forward_listen", forwards && self.front_id.is_none(), "front_id"),
@@ -148,7 +148,7 @@ mod tests {
     use crate::file_keys::assert_names_of_options;
     use clap::{Args as _, FromArgMatches};
 
-    const CARRIAGE: &str = "listen = [\"127.0.0.1:0\"]\ncarriage_zone = \"f.xyz.com\"\ncarriage_address = [\"192.0.2.80\"]\n\
+    const DNS_PATH: &str = "listen = [\"127.0.0.1:0\"]\ndns_path_zone = \"f.xyz.com\"\ndns_path_address = [\"192.0.2.80\"]\n\
                             key_file = \"k\"\nrelay = [\"192.0.2.80:4454=r\"]\nstate = \"s\"\n";
 
     fn said(text: &str) -> String {
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn a_file_says_what_options_say() {
         let text = format!(
-            "{CARRIAGE}zone = [\"z\"]\norigin = [\"XYZ.com\"]\nfront_id = 3\nnearest = \"n\"\nuser = \"nobody\"\n\
+            "{DNS_PATH}zone = [\"z\"]\norigin = [\"XYZ.com\"]\nfront_id = 3\nnearest = \"n\"\nuser = \"nobody\"\n\
              forward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
              answers_per_second = 7\nmetrics = \"127.0.0.1:1\"\n"
         );
-        let options = "dns --listen 127.0.0.1:0 --carriage-zone f.xyz.com --carriage-address 192.0.2.80 --key-file k --relay \
+        let options = "dns --listen 127.0.0.1:0 --dns-path-zone f.xyz.com --dns-path-address 192.0.2.80 --key-file k --relay \
                        192.0.2.80:4454=r --state s --zone z --origin xyz.com. --front-id 3 --nearest n --user nobody \
                        --forward-listen 192.0.2.1:54 --forward-to 192.0.2.2:54 --forward-key f --answers-per-second 7 \
                        --metrics 127.0.0.1:1";
@@ -175,7 +175,7 @@ mod tests {
         let matches = command.get_matches_from(options.split_whitespace());
         let settings = parse(&text).map_err(|mistake| mistake.to_string()).unwrap();
         assert!(settings.run == Run::from_arg_matches(&matches).unwrap());
-        assert!(settings.carriage == Carriage::from_arg_matches(&matches).unwrap());
+        assert!(settings.dns_path == DnsPathArgs::from_arg_matches(&matches).unwrap());
         assert!(settings.forward == Forward::from_arg_matches(&matches).unwrap());
         assert!(settings.metrics == Metrics::from_arg_matches(&matches).unwrap());
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_file_needs_what_options_need() {
         let all = format!(
-            "{CARRIAGE}front_id = 3\nforward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
+            "{DNS_PATH}front_id = 3\nforward_listen = \"192.0.2.1:54\"\nforward_to = [\"192.0.2.2:54\"]\nforward_key = \"f\"\n\
              forwards_per_second = 9\nnearest = \"n\"\nmetrics = \"127.0.0.1:1\"\nmetrics_host = [\"a\"]"
         );
         let lines: Vec<_> = all.lines().collect();
@@ -212,13 +212,13 @@ mod tests {
                 "listen = [\"127.0.0.1:0\"]\norigin = [\"a..b\"]",
                 "line 2, origin: \"a..b\": write a domain name",
             ),
-            (&format!("{CARRIAGE}nearest = 1"), "line 7, nearest: invalid type"),
+            (&format!("{DNS_PATH}nearest = 1"), "line 7, nearest: invalid type"),
             (
-                &CARRIAGE.replace("=r", ""),
+                &DNS_PATH.replace("=r", ""),
                 "line 5, relay: \"192.0.2.80:4454\": write a server and its key file",
             ),
-            (&CARRIAGE.replace("key_file = \"k\"\n", ""), "line 2, carriage_zone: needs key_file"),
-            (&format!("{CARRIAGE}forward_key = \"f\""), "line 7, forward_key: needs forward_listen"),
+            (&DNS_PATH.replace("key_file = \"k\"\n", ""), "line 2, dns_path_zone: needs key_file"),
+            (&format!("{DNS_PATH}forward_key = \"f\""), "line 7, forward_key: needs forward_listen"),
         ] {
             let said = said(text);
             assert!(said.starts_with(expected), "{text}: {said}");

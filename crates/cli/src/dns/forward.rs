@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// The other name servers of the carriage zone.
+/// The other name servers of the DNS-path zone.
 #[derive(PartialEq, Eq, clap::Args)]
 pub struct Forward {
     /// Address and UDP port for the other name servers of the zone: a resolver may spread the parts of one first
     /// flight over all of them, and they forward the parts to each other. Clients must not reach it
     #[arg(
-        long, value_name = "ADDR:PORT", requires_all = ["carriage_zone", "forward_to", "forward_key", "front_id"]
+        long, value_name = "ADDR:PORT", requires_all = ["dns_path_zone", "forward_to", "forward_key", "front_id"]
     )]
     pub(super) forward_listen: Option<SocketAddr>,
     /// --forward-listen of another name server of the zone; may be repeated, up to 15 times

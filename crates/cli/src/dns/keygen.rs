@@ -5,18 +5,18 @@ use crate::error::Renamed;
 use crate::output;
 use crate::verifier::seconds;
 use firstflight_dns::service::{published_key, secure_rng, unix_ms};
-use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key, read_relay_keys};
+use firstflight_dns::{DnsPathKey, DnsPathKeyFile, RelayKey, create_relay_key, read_relay_keys};
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 /// Make the key that first flights by DNS are sealed to, or a key that a front shares with a server or other fronts
 ///
-/// The text after "carriage-key" in the output is public: `firstflight asap record` puts it into the HTTPS record.
+/// The text after "dns-path-key" in the output is public: `firstflight asap record` puts it into the HTTPS record.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  firstflight dns keygen -o carriage.key
-  firstflight dns keygen -o new.key --after carriage.key && mv new.key carriage.key    once a day
+  firstflight dns keygen -o dns-path.key
+  firstflight dns keygen -o new.key --after dns-path.key && mv new.key dns-path.key    once a day
   firstflight dns keygen --relay -o ams.relay                       the same file at front and server")]
 pub struct Args {
     /// New file for the key, which only its owner can read
@@ -56,17 +56,17 @@ pub fn run(args: &Args) -> Result<(), DnsError> {
 
 fn make(path: &Path, after: Option<&Path>, opens: u32) -> Result<(), DnsError> {
     let mut rng = secure_rng().map_err(DnsError::Random)?;
-    let key = CarriageKey::generate(&mut rng);
+    let key = DnsPathKey::generate(&mut rng);
     let now = unix_ms() / 1000;
     let file = match after {
         Some(old) => {
-            let before = CarriageKeyFile::read(old).map_err(|error| DnsError::unusable(old, error))?;
+            let before = DnsPathKeyFile::read(old).map_err(|error| DnsError::unusable(old, error))?;
             before.rotated(key, now + u64::from(opens), now)
         }
-        None => CarriageKeyFile { id: NonZeroU8::MIN, key, former: Vec::new() },
+        None => DnsPathKeyFile { id: NonZeroU8::MIN, key, former: Vec::new() },
     };
     file.create(path).map_err(|error| DnsError::not_written(path, error))?;
-    output::line(&format_args!("carriage-key {}", published_key(file.id, &file.key.public())));
+    output::line(&format_args!("dns-path-key {}", published_key(file.id, &file.key.public())));
     for (id, _, ends) in &file.former {
         output::line(&format_args!("former {id} opens for {} s", ends.saturating_sub(now)));
     }

@@ -2,26 +2,26 @@
 
 use super::DnsError;
 use firstflight_dns::front::RateLimit;
-use firstflight_dns::service::{CarriageSettings, FrontSettings, ZoneFile, complete_name};
-use firstflight_dns::{CarriageConfig, Name};
+use firstflight_dns::service::{DnsPathSettings, FrontSettings, ZoneFile, complete_name};
+use firstflight_dns::{DnsPathConfig, Name};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-/// A carriage zone, and what its clients may cost.
+/// A DNS-path zone, and what its clients may cost.
 #[derive(PartialEq, Eq, clap::Args)]
-pub struct Carriage {
+pub struct DnsPathArgs {
     /// Zone below which the names of first flights are queried
     #[arg(long, value_name = "NAME", value_parser = name)]
-    pub carriage_zone: Option<Name>,
+    pub dns_path_zone: Option<Name>,
     /// IPv4 address of the server, with which fragments are answered; up to 8
-    #[arg(long, value_name = "ADDR", requires = "carriage_zone")]
-    pub(super) carriage_address: Vec<Ipv4Addr>,
+    #[arg(long, value_name = "ADDR", requires = "dns_path_zone")]
+    pub(super) dns_path_address: Vec<Ipv4Addr>,
     /// Maximum number of answers of one kind per second to one network (/24, /56) over UDP
     #[arg(long, value_name = "N", default_value_t = RateLimit::default().per_second)]
     pub(super) answers_per_second: NonZeroU32,
     /// Maximum number of first flights opened per second
-    #[arg(long, value_name = "N", default_value_t = CarriageConfig::OPENS_PER_SECOND)]
+    #[arg(long, value_name = "N", default_value_t = DnsPathConfig::OPENS_PER_SECOND)]
     pub(super) opens_per_second: NonZeroU32,
 }
 
@@ -43,23 +43,23 @@ pub fn zone_files(
     Ok(files.iter().cloned().zip(origins.iter().cloned()).collect())
 }
 
-impl Carriage {
+impl DnsPathArgs {
     /// The settings of a front at `listen`, which does not accept first flights yet.
     pub fn front(&self, listen: &[SocketAddr], zones: Vec<ZoneFile>) -> FrontSettings {
         FrontSettings {
             listen: listen.to_vec(),
             zones,
             answers_per_second: self.answers_per_second,
-            carriage: None,
+            dns_path: None,
         }
     }
 
-    /// The settings of a carriage zone, still without servers and other fronts.
-    pub fn carry(&self, zone: &Name, key: &Path) -> CarriageSettings {
-        CarriageSettings {
+    /// The settings of a DNS-path zone, still without servers and other fronts.
+    pub fn carry(&self, zone: &Name, key: &Path) -> DnsPathSettings {
+        DnsPathSettings {
             zone: zone.clone(),
             key: key.to_owned(),
-            addresses: self.carriage_address.clone(),
+            addresses: self.dns_path_address.clone(),
             opens_per_second: self.opens_per_second,
             servers: None,
             others: None,

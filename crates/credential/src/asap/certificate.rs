@@ -163,7 +163,7 @@ impl ClientCertificate {
     }
 
     /// Like [`ClientCertificate::request`], for the copy that goes to the server by a front, in UDP
-    /// (`docs/spec/dns-carriage.md` §3).
+    /// (`docs/spec/dns-path.md` §3).
     #[must_use]
     pub fn request_by_front(
         &self,

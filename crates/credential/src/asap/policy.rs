@@ -24,7 +24,7 @@ use firstflight_wire::Clock;
 use firstflight_wire::asap::{Block, Carrier, Hint, Offer, RequestInput, Status, certificate_input};
 use sha2::{Digest, Sha256};
 
-/// Limits of first flights that fronts hand over (`docs/spec/dns-carriage.md` §9): the age of the
+/// Limits of first flights that fronts hand over (`docs/spec/dns-path.md` §9): the age of the
 /// certificate, the age of the request, and the bytes sent before the client's ACK as a multiple of those
 /// received. A client that has left its address can attack the next user of the address for at most an hour,
 /// and with little effect.
@@ -60,7 +60,7 @@ pub struct AsapPolicy {
     pub pending: Arc<PendingLimit>,
     /// How many first flights that fronts handed over ([`FirstFlight::relayed`]) may wait for their client's
     /// ACK. No client may have more than 4 of them ([`PendingLimit::with_clients`];
-    /// `docs/spec/dns-carriage.md` §9). `None`: none are accepted.
+    /// `docs/spec/dns-path.md` §9). `None`: none are accepted.
     pub relayed: Option<Arc<PendingLimit>>,
     /// Which connections that end by RST keep their place for a while.
     pub quarantine: Quarantine,

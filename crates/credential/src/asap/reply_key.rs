@@ -1,5 +1,5 @@
 //! A key by which a client recognises the answer to its first flight, if it comes from a server that the
-//! client never contacted (`docs/spec/dns-carriage.md`, section 5).
+//! client never contacted (`docs/spec/dns-path.md`, section 5).
 
 use core::fmt;
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The datagram from front to front (`docs/spec/dns-carriage.md`, section 9.1).
+//! The datagram from front to front (`docs/spec/dns-path.md`, section 9.1).
 
 use crate::base230::BYTES;
 use crate::fragment::Fragment;

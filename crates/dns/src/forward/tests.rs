@@ -1,12 +1,12 @@
 mod datagrams;
 
 use super::*;
-use crate::fixtures::{V4, carriage, ci, key, rng, zone};
+use crate::fixtures::{V4, ci, dns_path, key, rng, zone};
 use crate::fragment::{Attempt, Fragments, LABEL};
 use crate::front::{RateLimit, RoundRobin};
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::{
-    CarriageConfig, Destination, FragmentQuery, Front, OpenBuffer, ReassemblyLimits, RelayServer, Transport,
+    Destination, DnsPathConfig, FragmentQuery, Front, OpenBuffer, ReassemblyLimits, RelayServer, Transport,
     seal,
 };
 use core::net::Ipv4Addr;
@@ -41,10 +41,10 @@ fn front(number: u16, rng: &mut ChaCha20Rng) -> Front {
     let rate = RateLimit { per_second: NonZeroU32::MAX, ..RateLimit::default() };
     let mut front = Front::new(Vec::new(), rate).unwrap();
     let sender = RelaySender::new(&RelayKey::from_bytes(&[8; 32]), 1, number, Boot(1));
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: Name::from_ascii("f.xyz.com.").unwrap(),
         addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
-        keys: CarriageKeys::new(3.try_into().unwrap(), key()),
+        keys: DnsPathKeys::new(3.try_into().unwrap(), key()),
         to: Destination::Relay {
             servers: vec![RelayServer { address: SocketAddr::from(([192, 0, 2, 80], 4454)), sender }],
             policy: Box::new(RoundRobin::default()),
@@ -148,7 +148,7 @@ fn resolver_of(datagram: &[u8], unix_ms: u64) -> IpAddr {
 
 fn labels(seed: u64) -> Vec<[u8; LABEL]> {
     let mut rng = rng(seed);
-    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &carriage(), &mut rng).unwrap();
+    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &dns_path(), &mut rng).unwrap();
     Fragments::split(&sealed, Attempt::default(), false).labels().collect()
 }
 

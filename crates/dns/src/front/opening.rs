@@ -4,7 +4,7 @@ use super::FrontCounters;
 use super::rate::network;
 use crate::budget::SharedBudget;
 use crate::fragment::FragmentId;
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::relay::Relayed;
 use crate::seal::{OpenBuffer, OpenError, Sealed};
 use core::net::IpAddr;
@@ -33,7 +33,7 @@ pub enum NotOpened {
 pub(super) struct Opening {
     /// Wire form, lower case.
     zone: Vec<u8>,
-    pub(super) keys: CarriageKeys,
+    pub(super) keys: DnsPathKeys,
     /// The budget, shared among the networks of resolvers.
     budget: SharedBudget<IpAddr>,
     /// Each with the resolver that the last fragment came through.
@@ -42,7 +42,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    pub(super) fn new(zone: Vec<u8>, keys: CarriageKeys, per_second: NonZeroU32) -> Self {
+    pub(super) fn new(zone: Vec<u8>, keys: DnsPathKeys, per_second: NonZeroU32) -> Self {
         Self {
             zone,
             keys,
@@ -113,7 +113,7 @@ struct Done {
 }
 
 impl Done {
-    /// Longer than any server accepts a relayed request (`docs/spec/dns-carriage.md` §9), including the error
+    /// Longer than any server accepts a relayed request (`docs/spec/dns-path.md` §9), including the error
     /// of its clock.
     const KEPT: Duration = Duration::from_secs(45);
     /// When there are more, the oldest is forgotten.

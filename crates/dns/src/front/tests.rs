@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixtures::{V4, V6, carriage, ci, key, rng};
+use crate::fixtures::{V4, V6, ci, dns_path, key, rng};
 use crate::fragment::{Attempt, Fragment, Fragments, LABEL};
 use crate::relay::{Boot, RelayKey, RelayReceiver, RelaySender};
 use crate::{ConnectionInfo, Echo, FragmentQuery, OpenBuffer, ReassemblyLimits, seal};
@@ -49,16 +49,16 @@ fn parent() -> ZoneData {
     ZoneData::parse(&format!("{PARENT}{lines}{more}"), None, &name("xyz.com.")).unwrap()
 }
 
-fn config() -> CarriageConfig {
+fn config() -> DnsPathConfig {
     let servers = [1, 2]
         .map(|n| RelayServer { address: server(n), sender: RelaySender::new(&relay_key(n), 9, 1, Boot(7)) });
-    CarriageConfig {
+    DnsPathConfig {
         zone: name("f.xyz.com."),
         addresses: ADDRESSES.to_vec(),
-        keys: CarriageKeys::new(3.try_into().unwrap(), key()),
+        keys: DnsPathKeys::new(3.try_into().unwrap(), key()),
         to: Destination::Relay { servers: servers.into(), policy: Box::new(RoundRobin::default()) },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     }
 }
 
@@ -68,7 +68,7 @@ struct Site {
 }
 
 impl Site {
-    fn with(rate: RateLimit, config: CarriageConfig) -> Self {
+    fn with(rate: RateLimit, config: DnsPathConfig) -> Self {
         let mut rng = rng(1);
         let mut front = Front::new(vec![parent()], rate).unwrap();
         front.carry(config, &mut rng).unwrap();
@@ -133,7 +133,7 @@ fn kinds(records: &[Record]) -> Vec<RecordType> {
 /// The labels of a first flight from `address` with this request.
 fn labels(address: IpAddr, data: &[u8], seed: u64) -> Vec<[u8; LABEL]> {
     let mut rng = rng(seed);
-    let (sealed, _) = seal(&ci(address, data, &mut rng), &carriage(), &mut rng).unwrap();
+    let (sealed, _) = seal(&ci(address, data, &mut rng), &dns_path(), &mut rng).unwrap();
     Fragments::split(&sealed, Attempt::default(), true).labels().collect()
 }
 
@@ -159,7 +159,7 @@ fn a_first_flight_in_fragments_reaches_a_server() {
 
 #[test]
 fn a_server_takes_first_flights_from_its_own_front() {
-    let mut site = Site::with(RateLimit::default(), CarriageConfig { to: Destination::Here, ..config() });
+    let mut site = Site::with(RateLimit::default(), DnsPathConfig { to: Destination::Here, ..config() });
     let mut buffer = OpenBuffer::new();
     for (n, address) in [(1, V4), (2, V6)] {
         let labels = labels(address, b"GET / HTTP/1.0\r\n\r\n", n);
@@ -168,13 +168,13 @@ fn a_server_takes_first_flights_from_its_own_front() {
         let relayed = site.front.poll_opened(&clock(NOW), &mut buffer).unwrap().unwrap();
         let mut rng = rng(n);
         let expected = ci(address, b"GET / HTTP/1.0\r\n\r\n", &mut rng);
-        let (_, reply) = seal(&expected, &carriage(), &mut rng).unwrap();
+        let (_, reply) = seal(&expected, &dns_path(), &mut rng).unwrap();
         assert_eq!((&relayed.ci, relayed.resolver), (&expected, RESOLVER));
         assert_eq!(*relayed.reply.to_bytes(), *reply.to_bytes());
         assert!(site.front.poll_opened(&clock(NOW), &mut buffer).is_none());
     }
     site.ask_fragments(&labels(V4, b"x", 3));
-    assert!(site.front.set_keys(CarriageKeys::new(4.try_into().unwrap(), key())));
+    assert!(site.front.set_keys(DnsPathKeys::new(4.try_into().unwrap(), key())));
     let refused = site.front.poll_opened(&clock(NOW), &mut buffer).unwrap().unwrap_err();
     assert_eq!(refused, NotOpened::Seal(crate::OpenError::UnknownKey));
     assert_eq!((site.front.counters().relayed, site.front.counters().unknown_key), (2, 1));
@@ -215,7 +215,7 @@ fn bad_fragments_are_answered_as_good_ones() {
 }
 
 #[test]
-fn nothing_fails_below_the_carriage_zone() {
+fn nothing_fails_below_the_dns_path_zone() {
     let label = String::from("ff0") + &"a".repeat(60);
     let mut site = Site::new();
     let below =
@@ -258,7 +258,7 @@ fn nothing_fails_below_the_carriage_zone() {
 }
 
 #[test]
-fn the_carriage_zone_has_the_servers_that_its_parent_names() {
+fn the_dns_path_zone_has_the_servers_that_its_parent_names() {
     let mut site = Site::new();
     let answer = site.ask("f.xyz.com.", RecordType::NS);
     assert_eq!(kinds(&answer.answers), [RecordType::NS]);
@@ -285,14 +285,14 @@ fn zones_change_while_first_flights_are_under_way() {
     let before = site.front.set_zones(vec![changed.clone()]).unwrap();
     assert_eq!(before.len(), 2);
     assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
-    // The carriage zone follows its delegation. Its fragments, keys and servers stay.
+    // The DNS-path zone follows its delegation. Its fragments, keys and servers stay.
     let servers = site.ask("f.xyz.com.", RecordType::NS);
     assert_eq!(servers.answers[0].data.to_string(), "ns2.f.xyz.com.");
     assert_eq!(addresses(&site.ask("ns2.f.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 55)]);
     assert_eq!((site.front.sets(), site.front.counters().answers(Kind::Fragment)), (1, half as u64));
     site.ask_fragments(&labels[half..]);
     assert_eq!(site.relays().len(), 1);
-    // Two zones at one name change nothing. Without the parent the carriage zone has no servers.
+    // Two zones at one name change nothing. Without the parent the DNS-path zone has no servers.
     let twice = site.front.set_zones(vec![parent(), parent()]);
     assert_eq!(twice.unwrap_err(), FrontError::Twice(name("xyz.com.")));
     assert_eq!(addresses(&site.ask("www.xyz.com.", RecordType::A)), [Ipv4Addr::new(192, 0, 2, 99)]);
@@ -514,7 +514,7 @@ fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
 fn first_flights_are_opened_within_a_budget() {
     let mut site = Site::with(
         RateLimit::default(),
-        CarriageConfig { opens_per_second: 20.try_into().unwrap(), ..config() },
+        DnsPathConfig { opens_per_second: 20.try_into().unwrap(), ..config() },
     );
     for n in 0..10 {
         site.ask_fragments(&labels(V4, b"x", n));
@@ -526,7 +526,7 @@ fn first_flights_are_opened_within_a_budget() {
     let (answers, opens) = (5000.try_into().unwrap(), 5000.try_into().unwrap());
     let mut site = Site::with(
         RateLimit { per_second: answers, ..RateLimit::default() },
-        CarriageConfig { opens_per_second: opens, ..config() },
+        DnsPathConfig { opens_per_second: opens, ..config() },
     );
     for n in 0..80 {
         site.ask_fragments(&labels(V4, b"x", n));
@@ -539,10 +539,10 @@ fn first_flights_are_opened_within_a_budget() {
 fn what_does_not_open_goes_nowhere() {
     let mut site = Site::new();
     site.ask_fragments(&labels(V4, b"x", 1));
-    assert!(site.front.set_keys(CarriageKeys::new(4.try_into().unwrap(), key())));
+    assert!(site.front.set_keys(DnsPathKeys::new(4.try_into().unwrap(), key())));
     assert!(site.relays().is_empty());
-    let other = crate::CarriageKey::from_bytes(&[6; 32]).unwrap();
-    assert!(site.front.set_keys(CarriageKeys::new(3.try_into().unwrap(), other)));
+    let other = crate::DnsPathKey::from_bytes(&[6; 32]).unwrap();
+    assert!(site.front.set_keys(DnsPathKeys::new(3.try_into().unwrap(), other)));
     site.ask_fragments(&labels(V4, b"x", 2));
     assert!(site.relays().is_empty());
     assert_eq!((site.front.counters().unknown_key, site.front.counters().not_opened), (1, 1));
@@ -554,17 +554,17 @@ fn what_makes_no_sense_is_refused() {
         let mut front = Front::new(vec![parent()], RateLimit::default()).unwrap();
         front.carry(config, &mut rng(1)).unwrap_err()
     };
-    assert_eq!(error(CarriageConfig { addresses: vec![], ..config() }), FrontError::Addresses);
-    assert_eq!(error(CarriageConfig { addresses: vec![ADDRESSES[0]; 9], ..config() }), FrontError::Addresses);
+    assert_eq!(error(DnsPathConfig { addresses: vec![], ..config() }), FrontError::Addresses);
+    assert_eq!(error(DnsPathConfig { addresses: vec![ADDRESSES[0]; 9], ..config() }), FrontError::Addresses);
     let none = Destination::Relay { servers: vec![], policy: Box::new(RoundRobin::default()) };
-    assert_eq!(error(CarriageConfig { to: none, ..config() }), FrontError::NoServer);
-    assert_eq!(error(CarriageConfig { zone: Name::root(), ..config() }), FrontError::CarriageZone);
+    assert_eq!(error(DnsPathConfig { to: none, ..config() }), FrontError::NoServer);
+    assert_eq!(error(DnsPathConfig { zone: Name::root(), ..config() }), FrontError::DnsPathZone);
     let long = format!("{0}.{0}.{0}.", "a".repeat(63));
-    assert_eq!(error(CarriageConfig { zone: name(&long), ..config() }), FrontError::CarriageZone);
+    assert_eq!(error(DnsPathConfig { zone: name(&long), ..config() }), FrontError::DnsPathZone);
     let twice = Front::new(vec![parent(), parent()], RateLimit::default());
     assert_eq!(twice.unwrap_err(), FrontError::Twice(name("xyz.com.")));
     let mut plain = Front::new(vec![parent()], RateLimit::default()).unwrap();
-    assert!(!plain.set_keys(CarriageKeys::new(4.try_into().unwrap(), key())));
+    assert!(!plain.set_keys(DnsPathKeys::new(4.try_into().unwrap(), key())));
     let Destination::Relay { servers, .. } = config().to else { panic!() };
     assert!(!plain.set_servers(servers) && plain.poll_relay(&clock(NOW)).is_none());
 }
@@ -572,7 +572,7 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn nothing_is_printed_that_is_secret() {
     let text = format!("{:?} {:?}", Site::new().front, config());
-    assert!(text.contains("CarriageKeys") && !text.contains("5, 5"), "{text}");
+    assert!(text.contains("DnsPathKeys") && !text.contains("5, 5"), "{text}");
 }
 
 proptest! {

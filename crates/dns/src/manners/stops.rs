@@ -1,4 +1,4 @@
-//! Pauses of the carriage, for a zone with a resolver on a network, with exponential backoff.
+//! Pauses of the DNS path, for a zone with a resolver on a network, with exponential backoff.
 
 use super::Restraint;
 use core::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct Stop {
     pub network: NetworkId,
     /// The resolver.
     pub resolver: IpAddr,
-    /// The carriage zone in wire form. `None` for all zones.
+    /// The DNS-path zone in wire form. `None` for all zones.
     pub zone: Option<Box<[u8]>>,
     /// The cause.
     pub cause: Cause,
@@ -42,7 +42,7 @@ pub struct Stop {
 pub enum Cause {
     /// The resolver refuses, changes or loses names.
     Resolver,
-    /// The resolver says that the names do not exist, so this is not a carriage zone (any more). It proves
+    /// The resolver says that the names do not exist, so this is not a DNS-path zone (any more). It proves
     /// nothing about the resolver.
     Zone,
 }

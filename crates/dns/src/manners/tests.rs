@@ -105,7 +105,7 @@ fn a_refused_or_changed_name_stops_its_zone_at_once_for_two_minutes() {
 }
 
 #[test]
-fn one_servfail_does_not_stop_the_carriage() {
+fn one_servfail_does_not_stop_the_dns_path() {
     let mut client = Client::default();
     for round in 0..100 {
         let now = NOW + MINUTES * round;

@@ -1,10 +1,10 @@
 use super::*;
-use crate::fixtures::{V4, V6, carriage, ci, key, rng, zone};
-use crate::keys::CarriageKeys;
+use crate::fixtures::{V4, V6, ci, dns_path, key, rng, zone};
+use crate::keys::DnsPathKeys;
 use proptest::prelude::*;
 
-fn keys() -> CarriageKeys {
-    CarriageKeys::new(carriage().key_id, key())
+fn keys() -> DnsPathKeys {
+    DnsPathKeys::new(dns_path().key_id, key())
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn what_was_sealed_opens_at_every_length() {
             let data: Vec<u8> = (0..len as u8).collect();
             let mut rng = rng(len as u64);
             let ci = ci(address, &data, &mut rng);
-            let (sealed, reply) = seal(&ci, &carriage(), &mut rng).unwrap();
+            let (sealed, reply) = seal(&ci, &dns_path(), &mut rng).unwrap();
             assert_eq!(sealed.as_slice().len(), ci.wire_len() + 49);
             let mut buffer = OpenBuffer::new();
             let (opened, opened_reply) = keys.open(zone(), &sealed, 0, &mut buffer).unwrap();
@@ -28,13 +28,13 @@ fn what_was_sealed_opens_at_every_length() {
 #[test]
 fn a_seal_is_for_one_key_and_one_zone() {
     let mut rng = rng(1);
-    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &carriage(), &mut rng).unwrap();
+    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &dns_path(), &mut rng).unwrap();
     let mut buffer = OpenBuffer::new();
     let other = Zone::new(b"\x01g\x03xyz\x03com\x00").unwrap();
     assert_eq!(keys().open(other, &sealed, 0, &mut buffer).unwrap_err(), OpenError::Forged);
-    let another = CarriageKeys::new(carriage().key_id, CarriageKey::from_bytes(&[6; 32]).unwrap());
+    let another = DnsPathKeys::new(dns_path().key_id, DnsPathKey::from_bytes(&[6; 32]).unwrap());
     assert_eq!(another.open(zone(), &sealed, 0, &mut buffer).unwrap_err(), OpenError::Forged);
-    let renamed = CarriageKeys::new(4.try_into().unwrap(), key());
+    let renamed = DnsPathKeys::new(4.try_into().unwrap(), key());
     assert_eq!(renamed.open(zone(), &sealed, 0, &mut buffer).unwrap_err(), OpenError::UnknownKey);
     // The number of the key is authenticated.
     let mut bytes = sealed.as_slice().to_vec();
@@ -46,7 +46,7 @@ fn a_seal_is_for_one_key_and_one_zone() {
 #[test]
 fn any_changed_bit_is_noticed() {
     let mut rng = rng(2);
-    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &carriage(), &mut rng).unwrap();
+    let (sealed, _) = seal(&ci(V4, b"GET", &mut rng), &dns_path(), &mut rng).unwrap();
     let keys = keys();
     for at in 0..sealed.as_slice().len() {
         let mut bytes = sealed.as_slice().to_vec();
@@ -60,8 +60,8 @@ fn any_changed_bit_is_noticed() {
 fn two_seals_of_the_same_are_not_the_same() {
     let mut rng = rng(3);
     let ci = ci(V4, b"GET", &mut rng);
-    let (one, reply) = seal(&ci, &carriage(), &mut rng).unwrap();
-    let (two, other) = seal(&ci, &carriage(), &mut rng).unwrap();
+    let (one, reply) = seal(&ci, &dns_path(), &mut rng).unwrap();
+    let (two, other) = seal(&ci, &dns_path(), &mut rng).unwrap();
     assert_ne!(one, two);
     assert_ne!(*reply.to_bytes(), *other.to_bytes());
 }
@@ -74,9 +74,9 @@ fn keys_of_small_order_are_refused() {
     let mut one = [0; 32];
     one[0] = 1;
     for bad in [[0; 32], one] {
-        let to = Carriage { key: bad, ..carriage() };
+        let to = DnsPathParam { key: bad, ..dns_path() };
         assert_eq!(seal(&ci, &to, &mut rng).unwrap_err(), SealError::BadKey);
-        let mut bytes = seal(&ci, &carriage(), &mut rng).unwrap().0.as_slice().to_vec();
+        let mut bytes = seal(&ci, &dns_path(), &mut rng).unwrap().0.as_slice().to_vec();
         bytes[1..33].copy_from_slice(&bad);
         let sealed = Sealed::new(&bytes).unwrap();
         let error = keys().open(zone(), &sealed, 0, &mut OpenBuffer::new()).unwrap_err();
@@ -89,12 +89,12 @@ fn what_does_not_fit_is_not_sealed() {
     let mut rng = rng(5);
     for (address, most) in [(V4, 135), (V6, 123)] {
         let data = vec![0; most + 1];
-        assert!(seal(&ci(address, &data[..most], &mut rng), &carriage(), &mut rng).is_ok());
-        let error = seal(&ci(address, &data, &mut rng), &carriage(), &mut rng).unwrap_err();
+        assert!(seal(&ci(address, &data[..most], &mut rng), &dns_path(), &mut rng).is_ok());
+        let error = seal(&ci(address, &data, &mut rng), &dns_path(), &mut rng).unwrap_err();
         assert_eq!(error, SealError::TooLong);
     }
     let mapped = "::ffff:192.0.2.1".parse().unwrap();
-    let error = seal(&ci(mapped, b"", &mut rng), &carriage(), &mut rng).unwrap_err();
+    let error = seal(&ci(mapped, b"", &mut rng), &dns_path(), &mut rng).unwrap_err();
     assert_eq!(error, SealError::Address);
     assert!(Sealed::new(&[0; Sealed::MIN - 1]).is_none() && Sealed::new(&[0; Sealed::MIN]).is_some());
     assert!(Sealed::new(&[0; Sealed::MAX + 1]).is_none() && Sealed::new(&[0; Sealed::MAX]).is_some());
@@ -103,7 +103,7 @@ fn what_does_not_fit_is_not_sealed() {
 #[test]
 fn no_secret_is_printed() {
     let text = format!("{:?} {:?} {:?}", key(), keys(), OpenBuffer::new());
-    assert!(text.starts_with("CarriageKey(..) CarriageKeys") && !text.contains("5, 5"), "{text}");
+    assert!(text.starts_with("DnsPathKey(..) DnsPathKeys") && !text.contains("5, 5"), "{text}");
 }
 
 proptest! {

@@ -4,8 +4,8 @@ use super::{FrontHandle, SetUpError, unix_ms};
 use crate::boot_file::BootFile;
 use crate::forward::ForwardSender;
 use crate::front::RelayServer;
-use crate::key_file::{CarriageKeyFile, read_relay_keys};
-use crate::keys::CarriageKeys;
+use crate::key_file::{DnsPathKeyFile, read_relay_keys};
+use crate::keys::DnsPathKeys;
 use crate::relay::{Boot, RelayKey, RelaySender};
 use firstflight_files::LastProblem;
 use firstflight_files::lines::{KeyFileError, LineError};
@@ -30,7 +30,7 @@ type NumberedKey = (u8, RelayKey);
 
 /// The files of a front, and the content that was read last.
 pub(super) struct KeyFiles {
-    carriage: PathBuf,
+    dns_path: PathBuf,
     /// `None` if nothing is sent under a key.
     starts: Option<Starts>,
     /// `None` if first flights go to no other server.
@@ -150,18 +150,18 @@ impl Relays {
 impl KeyFiles {
     /// Uses these files. No key is read yet.
     pub(super) fn new(
-        carriage: PathBuf,
+        dns_path: PathBuf,
         starts: Option<Starts>,
         relays: Option<Relays>,
         forward: Option<Forward>,
     ) -> Self {
-        Self { carriage, starts, relays, forward }
+        Self { dns_path, starts, relays, forward }
     }
 
     /// The present keys that first flights are sealed to.
-    pub(super) fn carriage(&self) -> Result<CarriageKeys, SetUpError> {
-        let file = CarriageKeyFile::read(&self.carriage);
-        let file = file.map_err(|error| SetUpError::Key(self.carriage.clone(), error))?;
+    pub(super) fn dns_path(&self) -> Result<DnsPathKeys, SetUpError> {
+        let file = DnsPathKeyFile::read(&self.dns_path);
+        let file = file.map_err(|error| SetUpError::Key(self.dns_path.clone(), error))?;
         Ok(file.keys(unix()))
     }
 
@@ -189,14 +189,14 @@ impl KeyFiles {
         loop {
             tokio::time::sleep(EVERY).await;
             let reading = tokio::task::spawn_blocking(move || {
-                let read = (self.carriage(), self.servers(), self.forward());
+                let read = (self.dns_path(), self.servers(), self.forward());
                 (self, read)
             });
-            let Ok((files, (carriage, servers, forward))) = reading.await else { return };
+            let Ok((files, (dns_path, servers, forward))) = reading.await else { return };
             self = files;
             // A key that was read counts as used, so it is given to the front even if another file is not valid.
             let problems = [
-                carriage.map(|keys| front.set_keys(keys)).err(),
+                dns_path.map(|keys| front.set_keys(keys)).err(),
                 servers.map(|servers| set_servers(&front, servers)).err(),
                 forward.map(|keys| set_forward_keys(&front, keys)).err(),
             ];

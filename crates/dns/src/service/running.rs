@@ -17,10 +17,10 @@ pub struct OpenFront {
 }
 
 impl OpenFront {
-    /// A line that names the carriage zone and its public key, in the form that `firstflight asap record` takes. `None` without a
-    /// carriage zone.
+    /// A line that names the DNS-path zone and its public key, in the form that `firstflight asap record` takes. `None`
+    /// without a DNS-path zone.
     #[must_use]
-    pub fn carriage(&self) -> Option<&str> {
+    pub fn dns_path(&self) -> Option<&str> {
         self.says.as_deref()
     }
 

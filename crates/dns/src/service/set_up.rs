@@ -32,7 +32,7 @@ pub enum SetUpError {
     /// A front that sends to servers or other fronts needs a file of its starts.
     #[error("a name server that sends to others needs a file of its starts")]
     NoState,
-    /// The zones and the carriage zone do not fit together.
+    /// The zones and the DNS-path zone do not fit together.
     #[error("{0}")]
     Front(Box<FrontError>),
     /// The settings of the zone's other fronts are not valid.

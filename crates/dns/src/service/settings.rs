@@ -5,7 +5,7 @@ use super::running::OpenFront;
 use super::zones::{ZoneFile, ZoneFiles};
 use super::{ServiceError, SetUpError, Sockets, secure_rng};
 use crate::forward::{ForwardConfig, Forwarder};
-use crate::front::{CarriageConfig, Destination, Front, FrontError, Policy, RateLimit};
+use crate::front::{Destination, DnsPathConfig, Front, FrontError, Policy, RateLimit};
 use crate::reassembly::ReassemblyLimits;
 use core::num::{NonZeroU8, NonZeroU32};
 use firstflight_files::to_hex;
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), firstflight_dns::service::SetUpError> {
-/// use firstflight_dns::service::{CarriageSettings, FrontSettings, complete_name};
-/// let carriage = CarriageSettings {
+/// use firstflight_dns::service::{DnsPathSettings, FrontSettings, complete_name};
+/// let dns_path = DnsPathSettings {
 ///     zone: complete_name("f.example.com").expect("a name"),
-///     key: "carriage.key".into(),
+///     key: "dns-path.key".into(),
 ///     addresses: vec![[192, 0, 2, 80].into()],
-///     opens_per_second: firstflight_dns::CarriageConfig::OPENS_PER_SECOND,
+///     opens_per_second: firstflight_dns::DnsPathConfig::OPENS_PER_SECOND,
 ///     // The server that this front is a part of.
 ///     servers: None,
 ///     others: None,
@@ -33,7 +33,7 @@ use std::path::PathBuf;
 ///     listen: vec![([192, 0, 2, 80], 53).into()],
 ///     zones: Vec::new(),
 ///     answers_per_second: firstflight_dns::front::RateLimit::default().per_second,
-///     carriage: Some(carriage),
+///     dns_path: Some(dns_path),
 /// };
 /// let ports = settings.ports();
 /// let front = settings.open()?;
@@ -50,12 +50,12 @@ pub struct FrontSettings {
     pub zones: Vec<ZoneFile>,
     /// The most answers of one kind in a second to one network (/24, /56) over UDP.
     pub answers_per_second: NonZeroU32,
-    /// The carriage zone. Without it the front takes no first flights.
-    pub carriage: Option<CarriageSettings>,
+    /// The DNS-path zone. Without it the front takes no first flights.
+    pub dns_path: Option<DnsPathSettings>,
 }
 
 /// A zone below which first flights are accepted.
-pub struct CarriageSettings {
+pub struct DnsPathSettings {
     /// The name at which it begins.
     pub zone: Name,
     /// The file of the keys that first flights are sealed to.
@@ -84,7 +84,7 @@ pub struct Servers {
     pub policy: Box<dyn Policy>,
 }
 
-/// The other fronts of a carriage zone.
+/// The other fronts of a DNS-path zone.
 #[derive(Debug, Clone)]
 pub struct OtherFronts {
     /// This front's address and UDP port for them. Clients must not reach it.
@@ -105,7 +105,7 @@ pub fn complete_name(text: &str) -> Option<Name> {
     Some(name)
 }
 
-/// A public carriage key with its number, in the form that `firstflight asap record` takes.
+/// A public DNS-path key with its number, in the form that `firstflight asap record` takes.
 #[must_use]
 pub fn published_key(id: NonZeroU8, key: &[u8; 32]) -> String {
     format!("{id}:{}", *to_hex(key))
@@ -159,7 +159,7 @@ impl Ports {
 
 impl FrontSettings {
     fn others(&self) -> Option<&OtherFronts> {
-        self.carriage.as_ref()?.others.as_ref()
+        self.dns_path.as_ref()?.others.as_ref()
     }
 
     /// The ports that the front needs, to be bound before or after [`FrontSettings::open`].
@@ -194,8 +194,8 @@ impl FrontSettings {
         let rate = RateLimit { per_second: self.answers_per_second, ..RateLimit::default() };
         let mut front = Front::new(zones.read()?, rate).map_err(of_front)?;
         let (mut keys, mut says) = (None, None);
-        if let Some(carriage) = self.carriage {
-            let (files, said) = carriage.carry(&mut front, starts)?;
+        if let Some(dns_path) = self.dns_path {
+            let (files, said) = dns_path.carry(&mut front, starts)?;
             (keys, says) = (Some(files), Some(said));
         }
         Ok(OpenFront { front, zones, keys, says })
@@ -206,7 +206,7 @@ fn of_front(error: FrontError) -> SetUpError {
     SetUpError::Front(Box::new(error))
 }
 
-impl CarriageSettings {
+impl DnsPathSettings {
     /// Lets `front` accept first flights. Returns the key files, and the line that says which zone and which key.
     fn carry(
         self,
@@ -232,15 +232,15 @@ impl CarriageSettings {
         };
         let forward = others.as_ref().map(|others| Forward::new(others.key.clone(), front_id));
         let mut files = KeyFiles::new(key, starts, relays, forward);
-        let keys = files.carriage()?;
+        let keys = files.dns_path()?;
         let (id, public) = keys.current();
-        let said = format!("carriage zone {zone}, carriage-key {}", published_key(id, &public));
+        let said = format!("DNS-path zone {zone}, dns-path-key {}", published_key(id, &public));
         let to = match policy {
             Some(policy) => Destination::Relay { servers: files.servers()?.unwrap_or_default(), policy },
             None => Destination::Here,
         };
         let limits = ReassemblyLimits::default();
-        let config = CarriageConfig { zone, addresses, keys, to, limits, opens_per_second };
+        let config = DnsPathConfig { zone, addresses, keys, to, limits, opens_per_second };
         let mut rng = secure_rng().map_err(ServiceError::System)?;
         front.carry(config, &mut rng).map_err(of_front)?;
         if let (Some(others), Some(keys)) = (&others, files.forward()?)

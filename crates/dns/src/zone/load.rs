@@ -44,7 +44,7 @@ impl ZoneData {
         Ok(zone)
     }
 
-    /// The zone that begins at `origin` and has only its name servers. This is a carriage zone without a
+    /// The zone that begins at `origin` and has only its name servers. This is a DNS-path zone without a
     /// file.
     pub(crate) fn bare(origin: &Name, servers: &[Record], addresses: &[Record]) -> Result<Self, ZoneError> {
         let mname = servers.iter().find_map(|record| match &record.data {

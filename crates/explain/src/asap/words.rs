@@ -263,17 +263,17 @@ fn service_words(param: &ServiceParam<'_>, words: &mut Words) {
     verifiers().for_each(|id: VerifierId| words.line("verifier", id));
     let guard = if param.shared_guard { "one for all addresses of the name" } else { "one for each address" };
     words.line("replay guard", guard);
-    if let Some(UdpService { carriage: Some(carriage), .. }) = param.udp() {
-        words.line("by DNS", format_args!("below {}", carriage.zone));
-        words.line("HPKE key", format_args!("{} {}", carriage.key_id, HEXLOWER.encode(&carriage.key)));
+    if let Some(UdpService { dns_path: Some(dns_path), .. }) = param.udp() {
+        words.line("by DNS", format_args!("below {}", dns_path.zone));
+        words.line("HPKE key", format_args!("{} {}", dns_path.key_id, HEXLOWER.encode(&dns_path.key)));
     }
 }
 
 fn service_record(param: &ServiceParam<'_>) -> Value {
     let udp = param.udp();
-    let carriage = udp.and_then(|udp| udp.carriage).map(|carriage| {
-        let zone = carriage.zone.to_string();
-        json!({ "key_id": carriage.key_id, "key": HEXLOWER.encode(&carriage.key), "zone": zone })
+    let dns_path = udp.and_then(|udp| udp.dns_path).map(|dns_path| {
+        let zone = dns_path.zone.to_string();
+        json!({ "key_id": dns_path.key_id, "key": HEXLOWER.encode(&dns_path.key), "zone": zone })
     });
     json!({
         "ip": param.takes_ip(),
@@ -281,6 +281,6 @@ fn service_record(param: &ServiceParam<'_>) -> Value {
         "mss": param.mss(),
         "verifiers": param.verifiers.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
         "shared_guard": param.shared_guard,
-        "carriage": carriage,
+        "dns_path": dns_path,
     })
 }

@@ -309,7 +309,7 @@ impl Endpoint {
     }
 
     /// Takes a first flight from a front, the name server of a zone. The front found it in the names that were
-    /// queried (`docs/spec/dns-carriage.md`). The caller must have verified that the front may do this: see
+    /// queried (`docs/spec/dns-path.md`). The caller must have verified that the front may do this: see
     /// `firstflight_dns::RelayReceiver`. The flight goes to the listener for its port if that listener has an
     /// [`AsapPolicy::relayed`](firstflight_credential::asap::AsapPolicy::relayed). Otherwise it is dropped silently.
     pub fn handle_relayed(&self, flight: RelayedFlight<'_>) {

@@ -1,6 +1,6 @@
 //! First flights that an engine carries.
 
-use crate::Carriage;
+use crate::AttemptInfo;
 use crate::credential::NetworkId;
 use crate::first_flight::Flights;
 use crate::stream::Way;
@@ -25,7 +25,7 @@ impl<'a> Flights<'a> {
             (block, mss) = (Some(certified.certificate.block(&certified.identity, id)), certified.mss);
         }
         let way = if config.carrier.is_some() { Way::Udp } else { Way::Ip };
-        self.data(|| Carriage { attempt, network, way, block, mss })
+        self.data(|| AttemptInfo { attempt, network, way, block, mss })
     }
 
     /// The name that a credential block is signed for, if it is another one than the server's.

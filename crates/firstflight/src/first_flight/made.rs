@@ -27,13 +27,13 @@ pub trait MakeFlight: Send + Sync {
     ///
     /// # Errors
     /// They end the attempt.
-    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>>;
+    fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>>;
 }
 
-/// What carries a first flight.
+/// The attempt that carries a first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Carriage {
+pub struct AttemptInfo {
     /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The network that this host is on.
@@ -70,13 +70,13 @@ impl<'a> Flights<'a> {
 
     /// The data of an attempt on the kernel's TCP.
     pub(crate) fn by_kernel(&self, attempt: u32, network: NetworkId) -> io::Result<Cow<'a, [u8]>> {
-        self.data(|| Carriage { attempt, network, way: Way::Kernel, block: None, mss: None })
+        self.data(|| AttemptInfo { attempt, network, way: Way::Kernel, block: None, mss: None })
     }
 
-    pub(crate) fn data(&self, carriage: impl FnOnce() -> Carriage) -> io::Result<Cow<'a, [u8]>> {
+    pub(crate) fn data(&self, info: impl FnOnce() -> AttemptInfo) -> io::Result<Cow<'a, [u8]>> {
         match self {
             Self::Given(first) => Ok(Cow::Borrowed(first.data())),
-            Self::Made(made) => made.make(&carriage()).map(Cow::Owned),
+            Self::Made(made) => made.make(&info()).map(Cow::Owned),
         }
     }
 }

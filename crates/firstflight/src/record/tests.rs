@@ -22,7 +22,7 @@ fn name(text: &str) -> Name {
 
 /// A service parameter with this UDP port.
 fn value(udp_port: u16) -> Vec<u8> {
-    let udp = UdpService { port: NonZeroU16::new(udp_port).unwrap(), carriage: None };
+    let udp = UdpService { port: NonZeroU16::new(udp_port).unwrap(), dns_path: None };
     let ids = [[1, 2, 3, 4], [5, 6, 7, 8]];
     let param = ServiceParam::new(true, Some(udp), 1400, VerifierIds::new(&ids).unwrap(), false).unwrap();
     let mut bytes = [0; ServiceParam::MAX_LEN];

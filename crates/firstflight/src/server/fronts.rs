@@ -1,4 +1,4 @@
-//! First flights that fronts found in lookups (`docs/spec/dns-carriage.md`, section 9).
+//! First flights that fronts found in lookups (`docs/spec/dns-path.md`, section 9).
 
 use super::{Served, Server, ServerBuilder};
 use crate::credential::PendingLimit;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use super::certified::{PORT, connect_config, policy};
-use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Server, Way};
+use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
@@ -13,10 +13,10 @@ use firstflight::{
 };
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
-    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
+    Boot, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Front, Manners, OpenBuffer, ReassemblyLimits,
+    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
-use firstflight_wire::asap::{Carriage, CertificateFlags, UdpService, Zone};
+use firstflight_wire::asap::{CertificateFlags, DnsPathParam, UdpService, Zone};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Carriage zones. The front serves zone A. The key is the same for all zones; it matters only when a flight is
+/// DNS-path zones. The front serves zone A. The key is the same for all zones; it matters only when a flight is
 /// opened.
 pub(super) const A: &[u8] = b"\x01f\x01a\x03com\x00";
 pub(super) const B: &[u8] = b"\x01f\x01b\x03com\x00";
@@ -275,9 +275,9 @@ impl World {
         let executed = serve(&server, &verifier);
 
         let mut rng = ChaCha20Rng::from_seed([7; 32]);
-        let (carriage, relay) = (CarriageKey::generate(&mut rng), RelayKey::generate(&mut rng));
-        let key = carriage.public();
-        let front = front(carriage, &relay, &time, &mut rng);
+        let (dns_path, relay) = (DnsPathKey::generate(&mut rng), RelayKey::generate(&mut rng));
+        let key = dns_path.public();
+        let front = front(dns_path, &relay, &time, &mut rng);
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
         let state = State {
@@ -332,7 +332,7 @@ impl World {
         self.time.sleep(duration).await;
     }
 
-    /// Fetches from the server, whose carriage zone is `zone`.
+    /// Fetches from the server, whose DNS-path zone is `zone`.
     pub(super) async fn fetch(&self, zone: &[u8]) -> io::Result<Fetched> {
         self.fetch_from(Some(self::zone(zone))).await
     }
@@ -349,9 +349,9 @@ impl World {
 
     async fn fetch_from(&self, zone: Option<Zone<'_>>) -> io::Result<Fetched> {
         let began = self.time.now();
-        let carriage = zone.map(|zone| Carriage { key_id: KEY_ID, key: self.key, zone });
+        let dns_path = zone.map(|zone| DnsPathParam { key_id: KEY_ID, key: self.key, zone });
         let port = NonZeroU16::new(UDP_PORT).unwrap();
-        let server = Server { port: PORT, service: Some(UdpService { port, carriage }) };
+        let server = Server { port: PORT, service: Some(UdpService { port, dns_path }) };
         let config = connect_config(&self.certificate, UDP_PORT);
         let lookup = || self.resolver.clone().address(self.addresses.clone());
         let first = FirstFlight::safely_replayable(REQUEST);
@@ -385,18 +385,18 @@ fn serve(server: &Endpoint, verifier: &PrivateKey) -> Arc<AtomicU64> {
     executed
 }
 
-fn front(carriage: CarriageKey, relay: &RelayKey, time: &Time, rng: &mut ChaCha20Rng) -> Front {
+fn front(dns_path: DnsPathKey, relay: &RelayKey, time: &Time, rng: &mut ChaCha20Rng) -> Front {
     let sender = RelaySender::new(relay, 1, 1, Boot(time.unix().as_secs() as u32));
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: "f.a.com.".parse().unwrap(),
         addresses: vec![Ipv4Addr::LOCALHOST],
-        keys: CarriageKeys::new(KEY_ID, carriage),
+        keys: DnsPathKeys::new(KEY_ID, dns_path),
         to: Destination::Relay {
             servers: vec![RelayServer { address: SocketAddr::new(SERVER, 9), sender }],
             policy: Box::new(RoundRobin::default()),
         },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     };
     let mut front = Front::new(Vec::new(), RateLimit::default()).unwrap();
     front.carry(config, rng).unwrap();

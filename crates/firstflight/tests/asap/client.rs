@@ -10,7 +10,7 @@ use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
 use firstflight::verifier::{self, KeptCertificate, KeptError, NotUsed, Patience, Site, Wanted};
 use firstflight::{
-    Authority, Carriage, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
+    AttemptInfo, Authority, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
 };
 use std::error::Error;
 use std::io;
@@ -138,7 +138,7 @@ fn the_first_syn_leaves_when_its_flight_is_made() {
         fn is_replayable(&self, _: bool) -> bool {
             true
         }
-        fn make(&self, _: &Carriage) -> io::Result<Vec<u8>> {
+        fn make(&self, _: &AttemptInfo) -> io::Result<Vec<u8>> {
             let began = Instant::now();
             // So that the clock moves.
             while Instant::now() == began {}
@@ -232,7 +232,7 @@ fn a_made_order_that_was_reset_is_maybe_delivered() {
         fn is_replayable(&self, certified: bool) -> bool {
             !certified
         }
-        fn make(&self, _: &Carriage) -> io::Result<Vec<u8>> {
+        fn make(&self, _: &AttemptInfo) -> io::Result<Vec<u8>> {
             Ok(REQUEST.to_vec())
         }
     }
@@ -295,13 +295,13 @@ fn a_flight_is_made_for_each_attempt() {
         fn is_replayable(&self, _: bool) -> bool {
             true
         }
-        fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
-            assert_eq!(carriage.block.is_some(), carriage.way == Way::Udp);
-            if let Some(block) = carriage.block {
-                assert_eq!(carriage.mss, Some(1200));
+        fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>> {
+            assert_eq!(info.block.is_some(), info.way == Way::Udp);
+            if let Some(block) = info.block {
+                assert_eq!(info.mss, Some(1200));
                 BLOCKS.lock().unwrap().push(block);
             }
-            Ok(format!("flight{}", carriage.attempt).into_bytes())
+            Ok(format!("flight{}", info.attempt).into_bytes())
         }
     }
     in_namespace("3", || async {

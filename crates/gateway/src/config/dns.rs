@@ -5,8 +5,8 @@ use super::check::{in_udp, overlap};
 use super::{Config, Listener};
 use firstflight::{RelayTarget, RelayTargetError};
 use firstflight_dns::front::RateLimit;
-use firstflight_dns::service::{CarriageSettings, FrontSettings, OtherFronts, complete_name};
-use firstflight_dns::{CarriageConfig, ForwardConfig, Name, Question};
+use firstflight_dns::service::{DnsPathSettings, FrontSettings, OtherFronts, complete_name};
+use firstflight_dns::{DnsPathConfig, ForwardConfig, Name, Question};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,13 +33,13 @@ pub struct Dns {
     /// Zone below which the names of first flights are queried.
     #[serde(default, deserialize_with = "optional_name")]
     #[schemars(with = "Option<String>")]
-    pub carriage_zone: Option<Name>,
+    pub dns_path_zone: Option<Name>,
     /// File with the key that first flights are sealed to.
-    pub carriage_key: Option<PathBuf>,
+    pub dns_path_key: Option<PathBuf>,
     /// IPv4 addresses with which parts of first flights are answered: those of the plain name. The default is the listener's.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    pub carriage_address: Vec<Ipv4Addr>,
+    pub dns_path_address: Vec<Ipv4Addr>,
     /// Answers of one kind in a second to one network (/24, /56) over UDP.
     #[serde(default = "answers")]
     pub answers_per_second: NonZeroU32,
@@ -50,7 +50,7 @@ pub struct Dns {
     #[serde(default)]
     #[schemars(with = "Vec<Zone>")]
     pub zone: Vec<Spanned<Zone>>,
-    /// The other name servers of the carriage zone.
+    /// The other name servers of the DNS-path zone.
     #[schemars(with = "Option<Forward>")]
     pub forward: Option<Spanned<Forward>>,
     /// First flights from name servers that are no gateway's.
@@ -71,7 +71,7 @@ pub struct Zone {
     pub origin: Name,
 }
 
-/// The other name servers of the carriage zone.
+/// The other name servers of the DNS-path zone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -109,7 +109,7 @@ fn answers() -> NonZeroU32 {
     RateLimit::default().per_second
 }
 fn opens() -> NonZeroU32 {
-    CarriageConfig::OPENS_PER_SECOND
+    DnsPathConfig::OPENS_PER_SECOND
 }
 fn forwards() -> NonZeroU32 {
     ForwardConfig::PER_SECOND
@@ -134,9 +134,9 @@ impl Dns {
             listener,
             seen_as,
             listen,
-            carriage_zone,
-            carriage_key,
-            carriage_address,
+            dns_path_zone,
+            dns_path_key,
+            dns_path_address,
             answers_per_second,
             opens_per_second,
             // It is followed.
@@ -148,9 +148,9 @@ impl Dns {
             ("listener", listener.get_ref() != other.listener.get_ref()),
             ("seen_as", *seen_as != other.seen_as),
             ("listen", *listen != other.listen),
-            ("carriage_zone", *carriage_zone != other.carriage_zone),
-            ("carriage_key", *carriage_key != other.carriage_key),
-            ("carriage_address", *carriage_address != other.carriage_address),
+            ("dns_path_zone", *dns_path_zone != other.dns_path_zone),
+            ("dns_path_key", *dns_path_key != other.dns_path_key),
+            ("dns_path_address", *dns_path_address != other.dns_path_address),
             ("answers_per_second", *answers_per_second != other.answers_per_second),
             ("opens_per_second", *opens_per_second != other.opens_per_second),
             (
@@ -184,13 +184,13 @@ impl Dns {
 
     /// The settings of the name server. `None` without one.
     pub(crate) fn front(&self, listener: &Listener) -> Option<FrontSettings> {
-        let (zone, key) = (self.carriage_zone.clone()?, self.carriage_key.clone()?);
-        let mut addresses = self.carriage_address.clone();
+        let (zone, key) = (self.dns_path_zone.clone()?, self.dns_path_key.clone()?);
+        let mut addresses = self.dns_path_address.clone();
         if addresses.is_empty() {
             addresses.extend(self.target(listener).ok().and_then(|target| target.ipv4()));
         }
         let forward = self.forward.as_ref().map(Spanned::get_ref);
-        let carriage = CarriageSettings {
+        let dns_path = DnsPathSettings {
             zone,
             key,
             addresses,
@@ -204,7 +204,7 @@ impl Dns {
             listen: self.listen.clone(),
             zones: self.zone_files(),
             answers_per_second: self.answers_per_second,
-            carriage: Some(carriage),
+            dns_path: Some(dns_path),
         })
     }
 }
@@ -299,7 +299,7 @@ fn lacks(listener: &Listener) -> Option<&'static str> {
 impl Dns {
     /// What the name server lacks, or has without being one.
     fn check_names(&self, target: &RelayTarget) -> Result<(), &'static str> {
-        let has_any = self.carriage_zone.is_some() || self.carriage_key.is_some() || self.forward.is_some();
+        let has_any = self.dns_path_zone.is_some() || self.dns_path_key.is_some() || self.forward.is_some();
         if self.listen.is_empty() {
             return match &self.relay {
                 _ if has_any || !self.zone.is_empty() => {
@@ -309,15 +309,15 @@ impl Dns {
                 None => Err("needs listen, the addresses of the name server, or [dns.relay]"),
             };
         }
-        if self.carriage_zone.is_none() || self.carriage_key.is_none() {
-            return Err("a name server needs carriage_zone and carriage_key");
+        if self.dns_path_zone.is_none() || self.dns_path_key.is_none() {
+            return Err("a name server needs dns_path_zone and dns_path_key");
         }
-        if self.carriage_address.len() > Question::MAX_ADDRESSES {
-            return Err("carriage_address has more than 8 addresses");
+        if self.dns_path_address.len() > Question::MAX_ADDRESSES {
+            return Err("dns_path_address has more than 8 addresses");
         }
-        if self.carriage_address.is_empty() && target.ipv4().is_none() {
+        if self.dns_path_address.is_empty() && target.ipv4().is_none() {
             return Err(
-                "needs carriage_address: parts of first flights are answered with an IPv4 address, and the listener has none",
+                "needs dns_path_address: parts of first flights are answered with an IPv4 address, and the listener has none",
             );
         }
         Ok(())

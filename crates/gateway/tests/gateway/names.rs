@@ -4,7 +4,7 @@
 use super::Files;
 use firstflight_daemon::ExitKind;
 use firstflight_dns::service::{published_key, secure_rng};
-use firstflight_dns::{CarriageKey, CarriageKeyFile, RelayKey, create_relay_key};
+use firstflight_dns::{DnsPathKey, DnsPathKeyFile, RelayKey, create_relay_key};
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU8;
@@ -25,8 +25,8 @@ impl Site {
         let files = Files::new();
         let mut rng = secure_rng().unwrap();
         let key =
-            CarriageKeyFile { id: NonZeroU8::MIN, key: CarriageKey::generate(&mut rng), former: Vec::new() };
-        key.create(&files.path("carriage")).unwrap();
+            DnsPathKeyFile { id: NonZeroU8::MIN, key: DnsPathKey::generate(&mut rng), former: Vec::new() };
+        key.create(&files.path("dns-path")).unwrap();
         create_relay_key(&files.path("relay"), 1, &RelayKey::generate(&mut rng)).unwrap();
         std::fs::write(files.path("trust"), "# begin\n# end\n").unwrap();
         std::fs::write(files.path("zone"), format!("{HEAD}www A 192.0.2.1\n")).unwrap();
@@ -39,11 +39,11 @@ impl Site {
     fn text(&self, zone: &str) -> String {
         format!(
             "[gateway]\nlog = \"off\"\nadmin = \"127.0.0.1:0\"\n[dns]\nlistener = \"web\"\nlisten = [\"{}\"]\n\
-             carriage_zone = \"f.example.com\"\ncarriage_key = {:?}\n[[dns.zone]]\nfile = {:?}\norigin = \"example.com\"\n\
+             dns_path_zone = \"f.example.com\"\ndns_path_key = {:?}\n[[dns.zone]]\nfile = {:?}\norigin = \"example.com\"\n\
              [dns.relay]\nlisten = \"127.0.0.1:0\"\nkey = {:?}\n[[listener]]\nname = \"web\"\naddress = [\"127.0.0.1:0\"]\n\
              mode = \"tcp\"\nservice = \"s\"\ntrust = {:?}\n[[service]]\nname = \"s\"\nbackend = [\"127.0.0.1:9\"]\n",
             self.at,
-            self.files.path("carriage"),
+            self.files.path("dns-path"),
             self.files.path(zone),
             self.files.path("relay"),
             self.files.path("trust"),
@@ -86,7 +86,7 @@ async fn a_gateway_answers_the_names_of_its_zone() {
     let site = Site::new().await;
     let mut gateway = Gateway::start(site.config("zone"), std::io::sink()).await.unwrap();
     site.becomes("192.0.2.1").await;
-    // Below the carriage zone nothing fails, and what looks like a fragment has the address of the listener.
+    // Below the DNS-path zone nothing fails, and what looks like a fragment has the address of the listener.
     assert_eq!(site.ask("other.f.example.com").await, None);
     assert_eq!(site.ask("ff0x.f.example.com").await, Some(Ipv4Addr::LOCALHOST));
 
@@ -135,11 +135,11 @@ async fn a_check_reads_the_files_of_a_name_server() {
     assert!(site.public.starts_with("1:") && site.public.len() == 2 + 64, "{}", site.public);
     let (errors, _) = site.files.check(&site.text("none")).await;
     assert!(errors[0].starts_with("dns: cannot read the zone file "), "{errors:?}");
-    std::fs::remove_file(site.files.path("carriage")).unwrap();
+    std::fs::remove_file(site.files.path("dns-path")).unwrap();
     std::fs::write(site.files.path("relay"), "relay 1 00\n").unwrap();
     let (errors, _) = site.files.check(&site.text("zone")).await;
     assert!(
-        errors[0].contains("carriage cannot be read") && errors[0].contains("firstflight dns keygen"),
+        errors[0].contains("DNS path cannot be read") && errors[0].contains("firstflight dns keygen"),
         "{errors:?}"
     );
     assert!(errors[1].contains("relay line 1 is none of a key file of this kind"), "{errors:?}");

@@ -24,7 +24,7 @@ const CARRIED: u16 = 2;
 pub struct Client {
     stack: Stack,
     certificate: Arc<ClientCertificate>,
-    carriage_key: [u8; 32],
+    dns_path_key: [u8; 32],
     random: ChaCha20Rng,
     way: Way,
     cookie: bool,
@@ -40,8 +40,8 @@ fn remote() -> SocketAddr {
 }
 
 impl Client {
-    /// A client with a certificate. `carriage_key` is what the server publishes.
-    pub fn new(carriage_key: [u8; 32], unix_s: u64, window: InitialWindow) -> Self {
+    /// A client with a certificate. `dns_path_key` is what the server publishes.
+    pub fn new(dns_path_key: [u8; 32], unix_s: u64, window: InitialWindow) -> Self {
         let key = PrivateKey::from_seed(&[2; 32]);
         let at = (Instant::ZERO, unix_s);
         let certificate = certified::certificate(key, CLIENT.into(), at, (certified::LASTS, 1))
@@ -49,7 +49,7 @@ impl Client {
         Self {
             stack: stack(CLIENT.into(), CLIENT_UDP, 1, window),
             certificate: Arc::new(certificate),
-            carriage_key,
+            dns_path_key,
             random: ChaCha20Rng::from_seed([31; 32]),
             way: Way::Today,
             cookie: false,
@@ -79,7 +79,7 @@ impl Client {
         let mut questions = Vec::new();
         questions.extend(NAME.parse().ok().and_then(|name: Name| query(PLAIN, &name)));
         match way {
-            Way::Carriage | Way::NewZone | Way::Sdns => questions.extend(self.fragments(REQUEST, now)),
+            Way::DnsPath | Way::NewZone | Way::Sdns => questions.extend(self.fragments(REQUEST, now)),
             Way::FirstLine => {
                 questions.extend(self.fragments(FIRST_LINE, now));
                 if let Some(id) = self.id {
@@ -100,7 +100,7 @@ impl Client {
             Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
             Way::UdtLike => ConnectConfig::default().carrier(Some(SERVER_UDP)),
             Way::Asap | Way::Thesis(_) => asap,
-            Way::Carriage | Way::NewZone | Way::Sdns | Way::FirstLine => asap.carrier(Some(SERVER_UDP)),
+            Way::DnsPath | Way::NewZone | Way::Sdns | Way::FirstLine => asap.carrier(Some(SERVER_UDP)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Client {
         };
         let seen = SocketAddr::new(CLIENT.into(), CLIENT_UDP);
         self.id = Some(in_lookup.id);
-        carrying(&mut self.stack, &in_lookup, seen, self.carriage_key, &mut self.random).unwrap_or_default()
+        carrying(&mut self.stack, &in_lookup, seen, self.dns_path_key, &mut self.random).unwrap_or_default()
     }
 
     fn thesis(&mut self, now: Instant) -> Option<Vec<u8>> {
@@ -139,7 +139,7 @@ impl Client {
     /// The address is known, so the request is sent to it.
     pub fn resolved(&mut self, now: Instant) {
         if let (true, Some(id)) = (self.way.inside(), self.id) {
-            // Nothing is sent if the answer has already arrived (`docs/spec/dns-carriage.md` §2.1).
+            // Nothing is sent if the answer has already arrived (`docs/spec/dns-path.md` §2.1).
             let _ = self.stack.send_direct(id, SERVER.into(), now);
             return;
         }

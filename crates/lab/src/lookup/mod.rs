@@ -1,5 +1,5 @@
 //! How long a page takes if its server's address must be looked up first: the experiments of the thesis' Figure 7.1,
-//! with the thesis' own form of first flights in lookups and with that of `docs/spec/dns-carriage.md`, in virtual
+//! with the thesis' own form of first flights in lookups and with that of `docs/spec/dns-path.md`, in virtual
 //! time.
 
 mod client;
@@ -149,12 +149,12 @@ pub enum Way {
     Thesis(u32),
     /// The request inside the lookup: sealed, in fragments, TCP in UDP. The direct copy is sent when the address
     /// arrives.
-    Carriage,
-    /// Like `Carriage`, but the resolver does not know the zone's name server yet: one round trip more.
+    DnsPath,
+    /// Like `DnsPath`, but the resolver does not know the zone's name server yet: one round trip more.
     NewZone,
-    /// Like `Carriage`, with the name server of the zone in the server itself (the thesis' SDNS, 5.3).
+    /// Like `DnsPath`, with the name server of the zone in the server itself (the thesis' SDNS, 5.3).
     Sdns,
-    /// Like `Carriage`, for a request that is too long: its first line is inside the lookup and the rest follows. The
+    /// Like `DnsPath`, for a request that is too long: its first line is inside the lookup and the rest follows. The
     /// server acts on the first line (5.1).
     FirstLine,
 }
@@ -169,7 +169,7 @@ impl Way {
         Self::Thesis(1),
         Self::Thesis(3),
         Self::Thesis(4),
-        Self::Carriage,
+        Self::DnsPath,
         Self::NewZone,
         Self::Sdns,
         Self::FirstLine,
@@ -185,7 +185,7 @@ impl Way {
             Self::Thesis(1) => "…, 1 more round trip of the resolver",
             Self::Thesis(3) => "…, 3 more round trips of the resolver",
             Self::Thesis(_) => "…, 4 more round trips of the resolver",
-            Self::Carriage => "ASAP inside the lookup",
+            Self::DnsPath => "ASAP inside the lookup",
             Self::NewZone => "…, the zone new to the resolver",
             Self::Sdns => "…, name server in the server (SDNS)",
             Self::FirstLine => "…, only the first line of the request",

@@ -4,11 +4,11 @@ use super::thesis;
 use crate::lookup::{Case, Resolving};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, FragmentQuery,
+    Attempt, Boot, ConnectionInfo, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, FragmentQuery,
     Fragments, Front, Name, ReassemblyLimits, RelayKey, RelaySender, RelayServer, Transport, ZoneData, seal,
 };
 use firstflight_stack::{InLookupSyn, Stack};
-use firstflight_wire::asap::{Carriage, Zone};
+use firstflight_wire::asap::{DnsPathParam, Zone};
 use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::rdata::A;
@@ -66,7 +66,7 @@ pub fn carrying(
 ) -> Option<Vec<Vec<u8>>> {
     let zone = Zone::new(ZONE_WIRE)?;
     let info = ConnectionInfo::from_segment(seen, &in_lookup.segment).ok()?;
-    let (sealed, reply) = seal(&info, &Carriage { key_id: KEY_ID, key, zone }, random).ok()?;
+    let (sealed, reply) = seal(&info, &DnsPathParam { key_id: KEY_ID, key, zone }, random).ok()?;
     stack.expect_answer(in_lookup.id, reply);
     let fragments = Fragments::split(&sealed, Attempt::default(), false);
     let questions = fragments.labels().zip(10..).map(|(label, id)| FragmentQuery::new(id, &label, zone).ok());
@@ -90,18 +90,18 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// A name server that knows `server` and shares `relay` with it. First flights are sealed to `carriage`.
-    pub fn new(server: Ipv4Addr, relay: &RelayKey, carriage: CarriageKey, boot: u32) -> Option<Self> {
+    /// A name server that knows `server` and shares `relay` with it. First flights are sealed to `dns_path`.
+    pub fn new(server: Ipv4Addr, relay: &RelayKey, dns_path: DnsPathKey, boot: u32) -> Option<Self> {
         let mut random = ChaCha20Rng::from_seed([11; 32]);
         let text = format!(
             "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ IN NS ns\nns IN A {server}\nwww 60 IN A {server}\n"
         );
         let zone = ZoneData::parse(&text, None, &"xyz.com.".parse().ok()?).ok()?;
         let mut front = Front::new(vec![zone], RateLimit::default()).ok()?;
-        let config = CarriageConfig {
+        let config = DnsPathConfig {
             zone: ZONE.parse().ok()?,
             addresses: vec![server],
-            keys: CarriageKeys::new(KEY_ID, carriage),
+            keys: DnsPathKeys::new(KEY_ID, dns_path),
             to: Destination::Relay {
                 servers: vec![RelayServer {
                     address: SocketAddr::new(server.into(), 4454),
@@ -110,7 +110,7 @@ impl NameServer {
                 policy: Box::new(RoundRobin::default()),
             },
             limits: ReassemblyLimits::default(),
-            opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+            opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
         };
         front.carry(config, &mut random).ok()?;
         Some(Self { front, random, server })
@@ -148,7 +148,7 @@ pub enum Resolved {
 pub struct Resolver {
     pub case: Case,
     pub resolving: Resolving,
-    /// Additional round trips for a name of several labels below the host, and for a name of the carriage's zone.
+    /// Additional round trips for a name of several labels below the host, and for a name of the DNS path's zone.
     pub label_by_label: u32,
     pub zone_by_zone: u32,
     pub server: Ipv4Addr,

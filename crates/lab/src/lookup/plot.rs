@@ -14,7 +14,7 @@ const WAYS: [(Way, usize, &str); 7] = [
     (Way::Asap, 5, "lookup + ASAP in the SYN"),
     (Way::Thesis(0), 3, "inside the lookup, thesis' form"),
     (Way::Thesis(4), 4, "…, asked label by label"),
-    (Way::Carriage, 2, "inside the lookup"),
+    (Way::DnsPath, 2, "inside the lookup"),
     (Way::Sdns, 6, "…, name server in the server"),
 ];
 

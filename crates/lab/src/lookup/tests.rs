@@ -42,7 +42,7 @@ fn a_lookup_and_two_round_trips_become_one() {
     // The way to the name server, to the server next to it, and back: half of the lookup and half of the remaining
     // time.
     assert!(first_byte(Case::Near, Way::Thesis(0), 102).by_lookup);
-    assert!(first_byte(Case::Near, Way::Carriage, 102).by_lookup);
+    assert!(first_byte(Case::Near, Way::DnsPath, 102).by_lookup);
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn with_the_address_cached_the_direct_copy_is_as_fast() {
     first_byte(Case::Cached, Way::Today, 202);
     assert!(!first_byte(Case::Cached, Way::Thesis(0), 102).by_lookup);
     let after = first_byte(Case::Cached, Way::Asap, 102);
-    first_byte(Case::Cached, Way::Carriage, 102);
+    first_byte(Case::Cached, Way::DnsPath, 102);
     // The copy inside the lookup is 2 ms earlier, but the server sends little to a client that has not sent it
     // anything. The direct copy brings the rest.
-    let page = fetch(Case::Cached, distances(96, 2), Way::Carriage);
+    let page = fetch(Case::Cached, distances(96, 2), Way::DnsPath);
     assert!(page.by_lookup && page.first_byte == after.first_byte - ms(2), "{:?}", page.first_byte);
     assert_eq!(page.total, after.total);
 }
@@ -66,7 +66,7 @@ fn the_whole_page_is_never_later_than_with_asap_after_the_lookup() {
         for distances in nodes.pairs(case, 1).into_iter().step_by(7) {
             for size in [1, 3000, PAGE, 60_000] {
                 let page = |way| World::new(Setting::new(case, distances, size, way)).fetch().unwrap();
-                let (inside, after) = (page(Way::Carriage), page(Way::Asap));
+                let (inside, after) = (page(Way::DnsPath), page(Way::Asap));
                 assert_eq!(inside.executed, 1, "{case:?} {distances:?}, {size} B");
                 assert!(inside.first_byte <= after.first_byte, "{case:?} {distances:?}, {size} B");
                 assert!(
@@ -84,7 +84,7 @@ fn the_whole_page_is_never_later_than_with_asap_after_the_lookup() {
 fn a_name_server_far_away_costs_no_more_than_its_way() {
     let far = distances(160, 120);
     assert_eq!(fetch(Case::Far, far, Way::Today).first_byte.as_millis(), 362);
-    for way in [Way::Thesis(0), Way::Carriage] {
+    for way in [Way::Thesis(0), Way::DnsPath] {
         // 1 + 80 + 60 + 50.
         assert_eq!(fetch(Case::Far, far, way).first_byte.as_millis(), 191, "{way:?}");
     }
@@ -94,7 +94,7 @@ fn a_name_server_far_away_costs_no_more_than_its_way() {
 /// stays whole.
 #[test]
 fn label_by_label_only_the_thesis_form_is_slow() {
-    assert_eq!(fetch(Case::Near, distances(100, 2), Way::Carriage).first_byte.as_millis(), 102);
+    assert_eq!(fetch(Case::Near, distances(100, 2), Way::DnsPath).first_byte.as_millis(), 102);
     for rounds in [1, 3, 4] {
         let thesis = fetch(Case::Near, distances(100, 2), Way::Thesis(rounds));
         // Its direct copy is as fast as ASAP after the lookup.
@@ -117,7 +117,7 @@ fn a_zone_new_to_the_resolver_costs_the_shortcut_but_no_more() {
 #[test]
 fn a_name_server_in_the_server_saves_the_way_to_a_distant_one() {
     let far = distances(160, 120);
-    assert_eq!(fetch(Case::Far, far, Way::Carriage).first_byte.as_millis(), 191);
+    assert_eq!(fetch(Case::Far, far, Way::DnsPath).first_byte.as_millis(), 191);
     let page = fetch(Case::Far, far, Way::Sdns);
     assert!(page.by_lookup);
     assert_eq!(page.first_byte.as_millis(), 101);
@@ -142,7 +142,7 @@ fn a_resolver_that_strips_or_rewrites_costs_only_the_shortcut() {
         for case in Case::ALL {
             let near = distances(100, 2);
             let after = fetch(case, near, Way::Asap);
-            for way in [Way::Thesis(0), Way::Thesis(4), Way::Carriage, Way::Sdns, Way::FirstLine] {
+            for way in [Way::Thesis(0), Way::Thesis(4), Way::DnsPath, Way::Sdns, Way::FirstLine] {
                 let setting = Setting { resolving, ..Setting::new(case, near, PAGE, way) };
                 let page = World::new(setting).fetch().unwrap_or_else(|| panic!("{way:?} {resolving:?}"));
                 assert_eq!(page.executed, 1, "{way:?} {case:?} {resolving:?}");

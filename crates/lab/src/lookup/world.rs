@@ -9,7 +9,7 @@ use firstflight_credential::asap::AsapPolicy;
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
-use firstflight_dns::{CarriageKey, OpenBuffer, RelayKey, RelayReceiver};
+use firstflight_dns::{DnsPathKey, OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ListenerId, RelayedFlight, Stack};
 use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::{Clock, Instant};
@@ -150,8 +150,8 @@ impl World {
     /// what the server publishes.
     pub fn new(mut setting: Setting) -> Self {
         let mut random = ChaCha20Rng::from_seed([21; 32]);
-        let (relay, carriage) = (RelayKey::generate(&mut random), CarriageKey::generate(&mut random));
-        let published = carriage.public();
+        let (relay, dns_path) = (RelayKey::generate(&mut random), DnsPathKey::generate(&mut random));
+        let published = dns_path.public();
         let window = match setting.way {
             Way::UdtLike => InitialWindow::segments(UDT_WINDOW).unwrap_or_default(),
             _ => setting.window,
@@ -164,7 +164,7 @@ impl World {
         let listener = server.listen(listen).unwrap_or_else(|_| unreachable!("nobody else listens"));
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
-        let names = NameServer::new(SERVER, &relay, carriage, UNIX_S as u32)
+        let names = NameServer::new(SERVER, &relay, dns_path, UNIX_S as u32)
             .unwrap_or_else(|| unreachable!("zones and keys are constants"));
         if setting.way == Way::Sdns {
             // The resolver knows the server as the name server of the host's name.

@@ -1,11 +1,11 @@
-//! First flights inside lookups (docs/spec/dns-carriage.md). The name server of each host is beside it, and so is the
+//! First flights inside lookups (docs/spec/dns-path.md). The name server of each host is beside it, and so is the
 //! resolver, which has every address: the line is all the distance there is.
 
 use super::way::sizes;
 use super::world::{CLIENT, CLIENT_UDP, SERVER_UDP, UNIX_S};
 use crate::line::{End, Net};
 use crate::lookup::names::{Handed, NameServer, carrying};
-use firstflight_dns::{CarriageKey, OpenBuffer, RelayKey, RelayReceiver};
+use firstflight_dns::{DnsPathKey, OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{ConnId, ConnectConfig, FirstData, RelayedFlight};
 use firstflight_wire::Clock;
 use rand_chacha::ChaCha20Rng;
@@ -82,11 +82,11 @@ impl Fronts {
             let relay = RelayKey::generate(&mut random);
             let mut relays = RelayReceiver::new();
             relays.set_key(1, &relay);
-            let key = CarriageKey::generate(&mut ChaCha20Rng::from_seed(secret));
+            let key = DnsPathKey::generate(&mut ChaCha20Rng::from_seed(secret));
             Some(Site { address: ip.into(), names: NameServer::new(ip, &relay, key, UNIX_S as u32)?, relays })
         });
         let sites = sites.collect::<Option<_>>()?;
-        let published = CarriageKey::generate(&mut ChaCha20Rng::from_seed(secret)).public();
+        let published = DnsPathKey::generate(&mut ChaCha20Rng::from_seed(secret)).public();
         Some((Self { sites, handed: 0 }, Sealer { published, random: ChaCha20Rng::from_seed([31; 32]) }))
     }
 

@@ -185,7 +185,7 @@ impl Server {
     /// direct first flight. The signature is not checked. A sender that can sign the copy has also signed the first
     /// flight. A sender that only repeats it knows no more than the client, and the client wants the answer. From then on
     /// segments that follow the SYN are taken: before, a front could let the client's own ones follow a SYN with another
-    /// number (`docs/spec/dns-carriage.md` section 14.1).
+    /// number (`docs/spec/dns-path.md` section 14.1).
     pub(crate) fn contacted(&mut self, table: &mut Table, child: u32, segment: &Segment<'_>) {
         let Some(vouched) = self.asap.certified.get_mut(&child) else { return };
         let block = segment.payload.first_chunk::<BLOCK_LEN>().map(|block| Block::parse(block));

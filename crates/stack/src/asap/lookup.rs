@@ -1,5 +1,5 @@
 //! The client's side of connections whose first flight travels inside the lookup of the server's address
-//! (`docs/spec/dns-carriage.md`). Such a connection is *in-lookup*.
+//! (`docs/spec/dns-path.md`). Such a connection is *in-lookup*.
 //!
 //! Such a connection is in SYN-SENT and has no server yet. Its key has its own ports, the port that it wants, and
 //! an unspecified remote address. It keeps that key until one of two things happens: a server proves that it

@@ -1,5 +1,5 @@
 //! First flights that do not come directly from their client. A front, the name server of a zone, finds them in the
-//! names of DNS queries and hands them over (`docs/spec/dns-carriage.md` section 9).
+//! names of DNS queries and hands them over (`docs/spec/dns-path.md` section 9).
 //!
 //! Anyone can query a name. Such a first flight is therefore accepted or dropped silently: an invalid one causes no
 //! SYN-ACK, SYN cookie or RST to its alleged client. A dropped one is not used up, because the client also sends

@@ -5,7 +5,7 @@ use crate::error::ConnectError;
 use crate::hello::Hello;
 use crate::sealed::{Ended, Ordinary, SealReport, SealedHello, SealedRequest};
 use firstflight::credential::NetworkId;
-use firstflight::{Authority, Carriage, Client, ClientError, FirstFlight, MakeFlight, Place, Stream};
+use firstflight::{AttemptInfo, Authority, Client, ClientError, FirstFlight, MakeFlight, Place, Stream};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,15 +56,15 @@ struct Made {
 }
 
 impl Hellos<'_> {
-    fn opening(&self, carriage: &Carriage) -> Result<Opening, ConnectError> {
+    fn opening(&self, info: &AttemptInfo) -> Result<Opening, ConnectError> {
         let sealed = match self.sealed {
-            Some(request) => request.seal_for(self.connector, carriage)?,
+            Some(request) => request.seal_for(self.connector, info)?,
             None => None,
         };
         match sealed {
             Some(sealed) => Ok(Opening::Sealed(Box::new(sealed))),
             None => {
-                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, carriage.into(), self.data)?)))
+                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, info.into(), self.data)?)))
             }
         }
     }
@@ -84,14 +84,14 @@ impl MakeFlight for Hellos<'_> {
         self.sealed?.block_name()
     }
 
-    fn make(&self, carriage: &Carriage) -> io::Result<Vec<u8>> {
-        self.connector.shared.tickets.on(carriage.network);
-        match self.opening(carriage) {
+    fn make(&self, info: &AttemptInfo) -> io::Result<Vec<u8>> {
+        self.connector.shared.tickets.on(info.network);
+        match self.opening(info) {
             Ok(hello) => {
                 let bytes = hello.bytes();
                 let mut made = self.made();
-                made.network.get_or_insert(carriage.network);
-                made.hellos.push((carriage.attempt, hello));
+                made.network.get_or_insert(info.network);
+                made.hellos.push((info.attempt, hello));
                 Ok(bytes)
             }
             Err(error) => {

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::stream::{Early, TlsStream};
 use firstflight::credential::NetworkId;
 use firstflight::wire::Instant;
-use firstflight::{Authority, Carriage, FirstFlight, Host, Time, Way};
+use firstflight::{AttemptInfo, Authority, FirstFlight, Host, Time, Way};
 use firstflight_seal::{
     Again, Answer, Bind, Draft, Entry, Event, Failures, Flags, HostName, KeySource, NamePolicy, Plan, REJECT,
     Reason, Record, Rid, Room, Sent, Target, Then, Trust,
@@ -274,11 +274,11 @@ impl SealedRequest<'_> {
     pub(crate) fn seal_for(
         &self,
         connector: &Connector,
-        carriage: &Carriage,
+        info: &AttemptInfo,
     ) -> Result<Option<SealedHello>, ConnectError> {
-        let bind = carriage.block.as_ref().map_or(Bind::NONE, Bind::to);
-        let block = if carriage.block.is_some() { BLOCK } else { 0 };
-        let plan = |hello: usize| match (carriage.way, carriage.mss) {
+        let bind = info.block.as_ref().map_or(Bind::NONE, Bind::to);
+        let block = if info.block.is_some() { BLOCK } else { 0 };
+        let plan = |hello: usize| match (info.way, info.mss) {
             (Way::Udp, mss) => {
                 let mss = mss.unwrap_or(DATAGRAM).saturating_sub(CARRIER);
                 Room::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
@@ -286,7 +286,7 @@ impl SealedRequest<'_> {
             (Way::Ip, Some(mss)) => Room::in_syn(mss, OPTIONS, block).plan(hello, self.data.data().len()),
             _ => self.on_connection(hello).filter(|plan| plan.total <= UNKNOWN_SYN),
         };
-        self.seal(connector, carriage.into(), bind, plan)
+        self.seal(connector, info.into(), bind, plan)
     }
 
     /// Seals the request for a connection that is open.

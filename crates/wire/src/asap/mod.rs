@@ -20,7 +20,7 @@ pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, Ve
 pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
 pub use name::Name;
 pub use option::{Hint, Offer, Reply, Status};
-pub use service::{Carriage, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
+pub use service::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
 pub use verifiers::{SitePoint, SitePoints, SiteVerifier, VerifiersParam};
 
 /// Version 1 (high nibble) with algorithm 1: Ed25519 and SHA-256.

@@ -10,7 +10,7 @@ const VERSION: u8 = 1;
 const HEAD: usize = 8;
 const IP: u8 = 1;
 const UDP: u8 = 1 << 1;
-const CARRIAGE: u8 = 1 << 2;
+const DNS_PATH: u8 = 1 << 2;
 const SHARED_GUARD: u8 = 1 << 3;
 
 /// The parameter that a server publishes about itself. It guides the client and never authorises anything: a
@@ -32,12 +32,12 @@ pub struct UdpService<'a> {
     /// The UDP port.
     pub port: NonZeroU16,
     /// If present, first flights may travel by DNS, and the server answers them over UDP.
-    pub carriage: Option<Carriage<'a>>,
+    pub dns_path: Option<DnsPathParam<'a>>,
 }
 
 /// The destination of first flights that travel by DNS.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Carriage<'a> {
+pub struct DnsPathParam<'a> {
     /// Number of the key.
     pub key_id: NonZeroU8,
     /// X25519 key that they are sealed to.
@@ -46,10 +46,10 @@ pub struct Carriage<'a> {
     pub zone: Zone<'a>,
 }
 
-impl fmt::Debug for Carriage<'_> {
+impl fmt::Debug for DnsPathParam<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key_id, key: _, zone } = self;
-        f.debug_struct("Carriage").field("key_id", key_id).field("zone", zone).finish_non_exhaustive()
+        f.debug_struct("DnsPathParam").field("key_id", key_id).field("zone", zone).finish_non_exhaustive()
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a> ServiceParam<'a> {
         if version != VERSION {
             return Err(ParseError::Malformed("version of a service parameter"));
         }
-        if flags & !(IP | UDP | CARRIAGE | SHARED_GUARD) != 0 {
+        if flags & !(IP | UDP | DNS_PATH | SHARED_GUARD) != 0 {
             return Err(ParseError::Malformed("flags of a service parameter"));
         }
         let count = usize::from(count);
@@ -181,19 +181,19 @@ impl<'a> ServiceParam<'a> {
         }
         let (ids, rest) = rest.split_at_checked(4 * count).ok_or(ParseError::Truncated)?;
         let (ids, _) = ids.as_chunks();
-        let carriage = match (flags & CARRIAGE != 0, NonZeroU8::new(key_id)) {
+        let dns_path = match (flags & DNS_PATH != 0, NonZeroU8::new(key_id)) {
             (true, Some(key_id)) => {
                 let (key, zone) = rest.split_first_chunk().ok_or(ParseError::Truncated)?;
-                let zone = Zone::new(zone).ok_or(ParseError::Malformed("carriage zone"))?;
-                Some(Carriage { key_id, key: *key, zone })
+                let zone = Zone::new(zone).ok_or(ParseError::Malformed("DNS-path zone"))?;
+                Some(DnsPathParam { key_id, key: *key, zone })
             }
             (false, None) if rest.is_empty() => None,
             (false, None) => return Err(ParseError::Malformed("end of a service parameter")),
-            _ => return Err(ParseError::Malformed("carriage of a service parameter")),
+            _ => return Err(ParseError::Malformed("DNS path of a service parameter")),
         };
         let udp = match (flags & UDP != 0, NonZeroU16::new(u16::from_be_bytes([p, q]))) {
-            (true, Some(port)) => Some(UdpService { port, carriage }),
-            (false, None) if carriage.is_none() => None,
+            (true, Some(port)) => Some(UdpService { port, dns_path }),
+            (false, None) if dns_path.is_none() => None,
             _ => return Err(ParseError::Malformed("UDP port of a service parameter")),
         };
         Self::new(
@@ -212,17 +212,17 @@ impl<'a> ServiceParam<'a> {
     /// [`EmitError::BufferTooSmall`]; [`ServiceParam::MAX_LEN`] bytes are always enough.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         let Self { ip, udp, shared_guard, mss, verifiers: VerifierIds(ids) } = *self;
-        let carriage = udp.and_then(|udp| udp.carriage);
+        let dns_path = udp.and_then(|udp| udp.dns_path);
         let bits =
-            [(ip, IP), (udp.is_some(), UDP), (carriage.is_some(), CARRIAGE), (shared_guard, SHARED_GUARD)];
+            [(ip, IP), (udp.is_some(), UDP), (dns_path.is_some(), DNS_PATH), (shared_guard, SHARED_GUARD)];
         let flags = bits.iter().filter(|(is, _)| *is).fold(0, |flags, (_, bit)| flags | bit);
         let [p, q] = udp.map_or(0, |udp| udp.port.get()).to_be_bytes();
         let [m, n] = mss.to_be_bytes();
-        let key_id = carriage.map_or(0, |carriage| carriage.key_id.get());
+        let key_id = dns_path.map_or(0, |dns_path| dns_path.key_id.get());
         let mut writer = Writer { out, at: 0 };
         writer.put(&[VERSION, flags, p, q, m, n, ids.len() as u8, key_id])?;
         writer.put(ids.as_flattened())?;
-        if let Some(Carriage { key, zone: Zone(zone), .. }) = carriage {
+        if let Some(DnsPathParam { key, zone: Zone(zone), .. }) = dns_path {
             writer.put(&key)?;
             writer.put(zone.as_bytes())?;
         }

@@ -3,13 +3,13 @@
 use super::remembered::Remembered;
 use super::{Engine, Trial};
 use crate::attempts::FailedAttempt;
-use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Server};
 use crate::client::connect::Filter;
 use crate::client::transport::beside::Beside;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::kernel::KernelTcp;
 use crate::client::transport::{self, Finish, Lost};
 use crate::client::{Authority, Client, ClientBuilder, ClientError, Host, maybe_delivered};
+use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Server};
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
 use crate::record::{Names, Published};
@@ -21,7 +21,7 @@ use firstflight_stack::ConnectConfig;
 use firstflight_verifier::client::Datagrams;
 use firstflight_verifier::{Patience, is_pair, reach};
 use firstflight_wire::asap::message::MESSAGE_MAGIC;
-use firstflight_wire::asap::{Carriage, ServiceParam, UdpService};
+use firstflight_wire::asap::{DnsPathParam, ServiceParam, UdpService};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +48,7 @@ const STRANGER_AGAIN: Duration = Duration::from_secs(600);
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 /// Requests that travel inside the lookup of the server's address, too ([`ClientBuilder::inside_lookups`];
-/// `docs/spec/dns-carriage.md`).
+/// `docs/spec/dns-path.md`).
 #[derive(Debug)]
 pub struct InsideLookups {
     resolver: SocketAddr,
@@ -427,8 +427,8 @@ impl Client {
         let engine = asap.engine.get()?.as_ref()?;
         let inside = engine.inside.as_ref()?;
         let ready = || {
-            let published = asap.records.known(server).ok_or(HeldBack::NoCarriage)?;
-            let carriage = carriage(&published.bytes).ok_or(HeldBack::NoCarriage)?;
+            let published = asap.records.known(server).ok_or(HeldBack::NoDnsPath)?;
+            let dns_path = dns_path(&published.bytes).ok_or(HeldBack::NoDnsPath)?;
             // What does not work at all on this network does not work inside lookups.
             if shared.by_engine.is_none() && !shared.kernel.memory().allows_udp(true) {
                 return Err(HeldBack::Udp);
@@ -436,7 +436,7 @@ impl Client {
             let shown = asap
                 .certify(engine, server, inside.v4, flights, Some(&published))
                 .ok_or(HeldBack::NoCertificate)?;
-            inside.path.check(&carriage, flights, &shown.certified)?;
+            inside.path.check(&dns_path, flights, &shown.certified)?;
             Ok(Ready { engine, inside, name, published, shown })
         };
         Some(ready())
@@ -497,7 +497,7 @@ impl Client {
 
     /// Asks again what a server publishes, if first flights to it are lost.
     fn heed_losses(&self, server: &Authority, inside: &Inside, published: &Published) {
-        let lost = carriage(&published.bytes).map_or(0, |of| inside.path.lost_in_a_row(&of));
+        let lost = dns_path(&published.bytes).map_or(0, |of| inside.path.lost_in_a_row(&of));
         if let Some(asap) = self.asap().filter(|_| lost >= DnsPath::ASK_AGAIN_AFTER) {
             asap.records.ask_again(server);
         }
@@ -525,7 +525,7 @@ fn service(parameter: &[u8]) -> Option<UdpService<'_>> {
     ServiceParam::parse(parameter).ok()?.udp().copied()
 }
 
-/// The carriage in a parameter.
-pub(super) fn carriage(parameter: &[u8]) -> Option<Carriage<'_>> {
-    service(parameter)?.carriage
+/// The DNS path in a parameter.
+pub(super) fn dns_path(parameter: &[u8]) -> Option<DnsPathParam<'_>> {
+    service(parameter)?.dns_path
 }

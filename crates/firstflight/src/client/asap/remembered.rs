@@ -1,7 +1,7 @@
 //! What is remembered of requests inside lookups for later runs.
 
-use super::inside::carriage;
-use crate::carriage::DnsPath;
+use super::inside::dns_path;
+use crate::dns_path::DnsPath;
 use crate::kernel::Kernel;
 use crate::memory::lookups::LookupMemory;
 use firstflight_credential::NetworkId;
@@ -48,7 +48,7 @@ impl Remembered {
         let (records, _) = memory.records();
         let here = records.iter().filter(|(server, known)| server.network == network && known.lost > 0);
         for (_, known) in here {
-            if let Some(of) = known.parameter.as_deref().and_then(carriage) {
+            if let Some(of) = known.parameter.as_deref().and_then(dns_path) {
                 path.recall_lost(&of, known.lost);
             }
         }
@@ -82,7 +82,7 @@ impl Remembered {
             let mut memory = self.kernel.memory();
             let (records, _) = memory.records();
             records
-                .set_losses(network, |parameter| carriage(parameter).map_or(0, |of| path.lost_in_a_row(&of)));
+                .set_losses(network, |parameter| dns_path(parameter).map_or(0, |of| path.lost_in_a_row(&of)));
         }
         here.memory.set_stops(&path.stops(), crate::certificate_clock().unwrap_or_default());
         if let Err(error) = here.memory.save() {
@@ -111,7 +111,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::memory::records::Named;
-    use firstflight_wire::asap::{Carriage, ServiceParam, UdpService, VerifierIds, Zone};
+    use firstflight_wire::asap::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone};
     use std::num::{NonZeroU8, NonZeroU16};
     use std::time::Duration;
 
@@ -119,8 +119,8 @@ mod tests {
     #[tokio::test]
     async fn losses_belong_to_the_network_where_they_happened() {
         let zone = Zone::new(b"\x01f\x03xyz\x03com\x00").unwrap();
-        let of = Carriage { key_id: NonZeroU8::MIN, key: [9; 32], zone };
-        let udp = UdpService { port: NonZeroU16::new(80).unwrap(), carriage: Some(of) };
+        let of = DnsPathParam { key_id: NonZeroU8::MIN, key: [9; 32], zone };
+        let udp = UdpService { port: NonZeroU16::new(80).unwrap(), dns_path: Some(of) };
         let ids = [[1; 4]];
         let parameter =
             ServiceParam::new(false, Some(udp), 1176, VerifierIds::new(&ids).unwrap(), false).unwrap();
@@ -143,7 +143,7 @@ mod tests {
         let endpoint = crate::Endpoint::over_udp(crate::config(Vec::new()).unwrap(), link);
         let at = "127.0.0.1:53".parse().unwrap();
         let path =
-            DnsPath::new(endpoint, at, None, home, None, Manners::new(), crate::carriage::Form::default());
+            DnsPath::new(endpoint, at, None, home, None, Manners::new(), crate::dns_path::Form::default());
         let remembered = Remembered::open(None, home, &kernel);
         path.recall_lost(&of, 3);
         kernel.move_to(cafe);

@@ -117,7 +117,7 @@ pub struct CachedResolver {
     pub network: NetworkId,
     /// The resolver.
     pub resolver: IpAddr,
-    /// The carriage zone in wire form.
+    /// The DNS-path zone in wire form.
     #[serde(with = "hex::bytes")]
     pub zone: Vec<u8>,
     /// First flights in a row that failed. One alone is no pause.

@@ -1,6 +1,6 @@
 //! Counts first flights inside lookups that had no effect although the resolver answered their names.
 //!
-//! If the server's operator changes the carriage key, the zone or the front, a client with the old parameter gets no
+//! If the server's operator changes the DNS-path key, the zone or the front, a client with the old parameter gets no
 //! error, because the front gives every name the same answer. The client sees only that the direct copy is always
 //! first. That alone proves nothing: if the address is in the resolver's cache, the direct copy may win every race.
 //! So the count of such losses only decides when to query the parameter again, which is cheap and harmless.
@@ -11,7 +11,7 @@
 
 use firstflight_dns::manners::backoff;
 use firstflight_wire::Instant as Moment;
-use firstflight_wire::asap::{Carriage, Zone};
+use firstflight_wire::asap::{DnsPathParam, Zone};
 use std::collections::VecDeque;
 use std::num::NonZeroU8;
 
@@ -26,10 +26,10 @@ pub(crate) struct Parameter {
     key: [u8; 32],
 }
 
-impl From<&Carriage<'_>> for Parameter {
-    fn from(carriage: &Carriage<'_>) -> Self {
-        let zone: Zone<'_> = carriage.zone;
-        Self { zone: zone.as_bytes().into(), key_id: carriage.key_id, key: carriage.key }
+impl From<&DnsPathParam<'_>> for Parameter {
+    fn from(dns_path: &DnsPathParam<'_>) -> Self {
+        let zone: Zone<'_> = dns_path.zone;
+        Self { zone: zone.as_bytes().into(), key_id: dns_path.key_id, key: dns_path.key }
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
 
     /// If the address is in the resolver's cache, the direct copy may win each time.
     #[test]
-    fn a_carriage_that_merely_loses_races_is_not_paused() {
+    fn a_dns_path_that_merely_loses_races_is_not_paused() {
         let (mut losses, of) = (Losses::default(), parameter(1));
         for lost in 1..=1000 {
             losses.count(&of, false, NOW);

@@ -9,8 +9,8 @@ admin = "127.0.0.1:9180"
 [dns]
 listener = "web"
 listen = ["192.0.2.80:53"]
-carriage_zone = "f.Example.com"
-carriage_key = "carriage.key"
+dns_path_zone = "f.Example.com"
+dns_path_key = "dns-path.key"
 [[dns.zone]]
 file = "example.zone"
 origin = "example.com."
@@ -54,12 +54,12 @@ fn a_good_table_is_read() {
     let front = dns.front(listener).unwrap();
     assert_eq!(front.zones.len(), 1);
     assert_eq!(front.zones[0].1.to_string(), "example.com.");
-    let carriage = front.carriage.unwrap();
-    assert_eq!(carriage.zone.to_string(), "f.example.com.");
-    assert_eq!((carriage.front_id, carriage.state), (7, Some("boot".into())));
+    let dns_path = front.dns_path.unwrap();
+    assert_eq!(dns_path.zone.to_string(), "f.example.com.");
+    assert_eq!((dns_path.front_id, dns_path.state), (7, Some("boot".into())));
     // The listener's own address.
-    assert_eq!(carriage.addresses, ["192.0.2.80".parse::<std::net::Ipv4Addr>().unwrap()]);
-    assert_eq!(carriage.others.unwrap().others, ["198.51.100.80:4455".parse().unwrap()]);
+    assert_eq!(dns_path.addresses, ["192.0.2.80".parse::<std::net::Ipv4Addr>().unwrap()]);
+    assert_eq!(dns_path.others.unwrap().others, ["198.51.100.80:4455".parse().unwrap()]);
 
     // The socket for other name servers alone.
     let (head, rest) = GOOD.split_once("listen = [").unwrap();
@@ -88,17 +88,17 @@ fn a_mistake_names_line_and_key() {
         ),
         (&[("trust =", "per_site = true\ntrust =")], "may reach two of them"),
         (&[("trust =", "fast_open = false\ntrust =")], "the listener \"web\" needs fast_open and pending"),
-        (&[("\"f.Example.com\"", "\"f..com\"")], "line 8, carriage_zone: \"f..com\" is no domain name"),
+        (&[("\"f.Example.com\"", "\"f..com\"")], "line 8, dns_path_zone: \"f..com\" is no domain name"),
         (&[("origin = \"example.com.\"", "origin = \"\u{e4}\"")], "line 12, origin: "),
         (
-            &[("carriage_key = \"carriage.key\"\n", "")],
-            "line 5, [dns]: a name server needs carriage_zone and carriage_key",
+            &[("dns_path_key = \"dns-path.key\"\n", "")],
+            "line 5, [dns]: a name server needs dns_path_zone and dns_path_key",
         ),
         (
             &[("listen = [\"192.0.2.80:53\"]\n", "")],
             "line 5, [dns]: needs listen, the addresses of the name server, as",
         ),
-        (&[("192.0.2.80:443", "[2001:db8::80]:443")], "line 5, [dns]: needs carriage_address: "),
+        (&[("192.0.2.80:443", "[2001:db8::80]:443")], "line 5, [dns]: needs dns_path_address: "),
         (&[("192.0.2.80:443", "0.0.0.0:443")], "line 5, [dns]: seen_as: 0.0.0.0:443 is all addresses"),
         (
             &[("listener = \"web\"", "listener = \"web\"\nseen_as = [\"[2001:db8::80]:443\"]")],
@@ -107,10 +107,10 @@ fn a_mistake_names_line_and_key() {
         (
             &[(
                 "listener = \"web\"",
-                "listener = \"web\"\ncarriage_address = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\", \
+                "listener = \"web\"\ndns_path_address = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\", \
                \"192.0.2.4\", \"192.0.2.5\", \"192.0.2.6\", \"192.0.2.7\", \"192.0.2.8\", \"192.0.2.9\"]",
             )],
-            "carriage_address has more than 8 addresses",
+            "dns_path_address has more than 8 addresses",
         ),
         (
             &[("[dns.forward]", "[[dns.zone]]\nfile = \"x\"\norigin = \"Example.com\"\n[dns.forward]")],
@@ -147,7 +147,7 @@ fn a_reload_changes_only_the_zones() {
     assert_eq!(difference("example.zone", "other.zone"), None);
     assert_eq!(difference("[dns]", "\n\n[dns]"), None);
     assert_eq!(difference("192.0.2.80:53", "192.0.2.81:53"), Some("listen"));
-    assert_eq!(difference("carriage.key", "other.key"), Some("carriage_key"));
+    assert_eq!(difference("dns-path.key", "other.key"), Some("dns_path_key"));
     assert_eq!(difference("front_id = 7", "front_id = 8"), Some("forward"));
     assert_eq!(difference("relay.key", "other.key"), Some("relay"));
 }

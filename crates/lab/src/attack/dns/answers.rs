@@ -54,12 +54,12 @@ const KINDS: [Kind; 14] = [
         query: |_, n| forged::query(&[&format!("ff0{n:060}"), "f"], TXT, false),
     },
     Kind {
-        name: "no fragment below the carriage zone",
+        name: "no fragment below the DNS-path zone",
         transport: Transport::Udp,
         query: |_, n| forged::query(&[&numbered(n), "f"], A, false),
     },
     Kind {
-        name: "carriage zone, SOA",
+        name: "DNS-path zone, SOA",
         transport: Transport::Udp,
         query: |_, _| forged::query(&["f"], SOA, false),
     },

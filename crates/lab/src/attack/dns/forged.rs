@@ -9,7 +9,7 @@ use rand_chacha::rand_core::Rng;
 const BYTES: usize = 58;
 const DIGITS: usize = 60;
 
-/// The label of these 58 bytes (dns-carriage.md, 6.1 and 6.2): long division, digit by digit.
+/// The label of these 58 bytes (dns-path.md, 6.1 and 6.2): long division, digit by digit.
 pub fn label(bytes: &[u8; BYTES]) -> [u8; LABEL] {
     let mut number = *bytes;
     let mut label = *b"ff0............................................................";
@@ -63,13 +63,13 @@ pub fn id(random: &mut ChaCha20Rng) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// The query for a label below the carriage zone.
+/// The query for a label below the DNS-path zone.
 pub fn ask(label: &[u8; LABEL], number: u16) -> Vec<u8> {
     let query = zone().and_then(|zone| FragmentQuery::new(number, label, zone).ok());
     query.map(|query| query.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// A query for `labels` below the carriage zone's parent, of type `kind`; with EDNS, so that an answer may have 4,096
+/// A query for `labels` below the DNS-path zone's parent, of type `kind`; with EDNS, so that an answer may have 4,096
 /// octets.
 pub fn query(labels: &[&str], kind: u16, edns: bool) -> Vec<u8> {
     let parent = ZONE.get(2..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Two fronts of a zone, and forged datagrams at one front in the name of the other (dns-carriage.md, 7.1 and 9.1).
+//! Two fronts of a zone, and forged datagrams at one front in the name of the other (dns-path.md, 7.1 and 9.1).
 
 use super::super::world::clock_at;
 use super::forged::{ask, label};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Datagrams or queries a second.
 const RATE: u32 = 10_000;
 const KEY_ID: u8 = 5;
-/// Fields of the header (section 9 of the carriage).
+/// Fields of the header (section 9 of the DNS path).
 const BOOT: core::ops::Range<usize> = 6..10;
 const SEQUENCE: core::ops::Range<usize> = 10..16;
 const TIME: core::ops::Range<usize> = 16..22;

@@ -1,4 +1,4 @@
-//! Attacks on a name server that accepts first flights (`docs/spec/dns-carriage.md`, section 11).
+//! Attacks on a name server that accepts first flights (`docs/spec/dns-path.md`, section 11).
 
 mod answers;
 mod flood;

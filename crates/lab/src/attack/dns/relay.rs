@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Datagrams a second.
 const RATE: u32 = 10_000;
-/// Fields of the header (section 9 of the carriage).
+/// Fields of the header (section 9 of the DNS path).
 const KEY_ID: usize = 3;
 const BOOT: core::ops::Range<usize> = 6..10;
 const SEQUENCE: core::ops::Range<usize> = 10..16;

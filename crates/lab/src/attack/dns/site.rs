@@ -5,12 +5,12 @@ use crate::certified::{self, identity, key};
 use firstflight_credential::{GuardKey, PendingLimit, ReplayTable, Window};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, Fragments, Front,
+    Attempt, Boot, ConnectionInfo, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Fragments, Front,
     LABEL, Name, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
     ZoneData, seal,
 };
 use firstflight_stack::{CarrierConfig, Config, Event, ListenConfig, ListenerId, RelayedFlight, Stack};
-use firstflight_wire::asap::{Carriage, Zone};
+use firstflight_wire::asap::{DnsPathParam, Zone};
 use firstflight_wire::carrier::{Carried, emit_segment_header};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, Segment};
@@ -24,7 +24,7 @@ use std::num::{NonZeroU8, NonZeroU16};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The carriage zone, in wire form. Its parent zone is also served.
+/// The DNS-path zone, in wire form. Its parent zone is also served.
 pub const ZONE: &[u8] = b"\x01f\x03xyz\x03com\x00";
 /// Bytes of a request, which needs seven fragments. Its first eight bytes distinguish requests.
 pub const REQUEST: usize = 80;
@@ -40,7 +40,7 @@ pub const RELAY_KEY_ID: u8 = 1;
 /// Number of records of one type that exceed 1,232 octets.
 const RECORDS: usize = 120;
 
-/// The carriage zone.
+/// The DNS-path zone.
 pub fn zone() -> Option<Zone<'static>> {
     Zone::new(ZONE)
 }
@@ -117,7 +117,7 @@ pub struct Site {
     pub overheard: Vec<Vec<u8>>,
     stack: Stack,
     listener: ListenerId,
-    carriage: CarriageKey,
+    dns_path: DnsPathKey,
     coming: BTreeMap<(Instant, u64), Arrival>,
     sent: u64,
     boot: u32,
@@ -131,7 +131,7 @@ fn relay_key() -> RelayKey {
     RelayKey::from_bytes(&[4; 32])
 }
 
-/// The parent of the carriage zone. It has one set of records that fits into no UDP answer.
+/// The parent of the DNS-path zone. It has one set of records that fits into no UDP answer.
 fn parent() -> Option<ZoneData> {
     let many: String = (0..RECORDS).map(|n| format!("many IN A 10.1.0.{n}\n")).collect();
     let text = format!(
@@ -163,11 +163,11 @@ impl Site {
     pub fn new(seed: u64, rate: RateLimit) -> Option<Self> {
         let now = Instant::from_secs(1000);
         let mut random = ChaCha20Rng::seed_from_u64(seed);
-        let carriage = CarriageKey::generate(&mut random);
+        let dns_path = DnsPathKey::generate(&mut random);
         let (stack, listener) = stack(now)?;
         let mut receiver = RelayReceiver::new();
         receiver.set_key(RELAY_KEY_ID, &relay_key());
-        let front = front(&carriage, rate, &mut random)?;
+        let front = front(&dns_path, rate, &mut random)?;
         Some(Self {
             now,
             front,
@@ -176,7 +176,7 @@ impl Site {
             overheard: Vec::new(),
             stack,
             listener,
-            carriage,
+            dns_path,
             coming: BTreeMap::new(),
             sent: 0,
             boot: 1,
@@ -230,7 +230,7 @@ impl Site {
 
     /// A second front of the zone, with the same server.
     pub fn neighbour(&mut self) -> Option<Front> {
-        let mut front = front(&self.carriage, RateLimit::default(), &mut self.random)?;
+        let mut front = front(&self.dns_path, RateLimit::default(), &mut self.random)?;
         front.set_servers(vec![relay_server(2, 1)]).then_some(front)
     }
 
@@ -257,7 +257,7 @@ impl Site {
             block,
             data: &data,
         };
-        let to = Carriage { key_id: KEY_ID, key: self.carriage.public(), zone: zone()? };
+        let to = DnsPathParam { key_id: KEY_ID, key: self.dns_path.public(), zone: zone()? };
         let (sealed, _) = seal(&ci, &to, &mut self.random).ok()?;
         self.fates.insert(name, Fate::default());
         Some(Fragments::split(&sealed, Attempt::default(), false).labels().collect())
@@ -384,15 +384,15 @@ fn relay_server(front: u16, boot: u32) -> RelayServer {
     RelayServer { address, sender: RelaySender::new(&relay_key(), RELAY_KEY_ID, front, Boot(boot)) }
 }
 
-fn front(key: &CarriageKey, rate: RateLimit, random: &mut ChaCha20Rng) -> Option<Front> {
+fn front(key: &DnsPathKey, rate: RateLimit, random: &mut ChaCha20Rng) -> Option<Front> {
     let mut front = Front::new(vec![parent()?], rate).ok()?;
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: Name::from_ascii("f.xyz.com.").ok()?,
         addresses: vec![Ipv4Addr::new(192, 0, 2, 80)],
-        keys: CarriageKeys::new(KEY_ID, key.clone()),
+        keys: DnsPathKeys::new(KEY_ID, key.clone()),
         to: Destination::Relay { servers: vec![relay_server(1, 1)], policy: Box::new(RoundRobin::default()) },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     };
     front.carry(config, random).ok()?;
     Some(front)

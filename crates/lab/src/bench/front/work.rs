@@ -7,11 +7,11 @@ use crate::certified::{LASTS, certificate, identity, key};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::relay::RelayCounters;
 use firstflight_dns::{
-    Attempt, Boot, CarriageConfig, CarriageKey, CarriageKeys, ConnectionInfo, Destination, FragmentQuery,
+    Attempt, Boot, ConnectionInfo, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, FragmentQuery,
     Fragments, Front, Name, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer,
     Sealed, Transport, ZoneData, seal,
 };
-use firstflight_wire::asap::{Carriage, Zone};
+use firstflight_wire::asap::{DnsPathParam, Zone};
 use firstflight_wire::{Clock, Instant, SeqNum};
 use hickory_proto::op::{Message, MessageType, Metadata, OpCode, Query};
 use hickory_proto::rr::rdata::A;
@@ -55,7 +55,7 @@ struct Site {
 /// Everything that the steps need.
 pub struct Work {
     random: ChaCha20Rng,
-    keys: CarriageKeys,
+    keys: DnsPathKeys,
     relay: RelayKey,
     flights: Vec<Flight>,
     plain: Vec<u8>,
@@ -107,7 +107,7 @@ fn answer(query: &[u8], ttl: u32) -> Option<Vec<u8>> {
     answer.to_vec().ok()
 }
 
-fn front(keys: CarriageKeys, to: Destination, random: &mut ChaCha20Rng) -> Result<Front, BenchError> {
+fn front(keys: DnsPathKeys, to: Destination, random: &mut ChaCha20Rng) -> Result<Front, BenchError> {
     let text = "$TTL 300\n@ IN SOA ns hostmaster 1 3600 900 604800 60\n@ IN NS ns\nns IN A 192.0.2.53\n\
                 www IN A 192.0.2.80\n";
     let parent = ZoneData::parse(text, None, &name("xyz.com.")?);
@@ -116,7 +116,7 @@ fn front(keys: CarriageKeys, to: Destination, random: &mut ChaCha20Rng) -> Resul
     let most = NonZeroU32::MIN.saturating_add(999_999_999);
     let rate = RateLimit { per_second: most, ..RateLimit::default() };
     let mut front = Front::new(vec![parent], rate).map_err(|error| BenchError::refused("a front", error))?;
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: name("f.xyz.com.")?,
         addresses: vec![ADDRESS],
         keys,
@@ -124,12 +124,12 @@ fn front(keys: CarriageKeys, to: Destination, random: &mut ChaCha20Rng) -> Resul
         limits: ReassemblyLimits::default(),
         opens_per_second: most,
     };
-    front.carry(config, random).map_err(|error| BenchError::refused("a carriage zone", error))?;
+    front.carry(config, random).map_err(|error| BenchError::refused("a DNS-path zone", error))?;
     Ok(front)
 }
 
 /// Sealed first flights of one client, each with a request of its own.
-fn flights(to: &Carriage<'_>, random: &mut ChaCha20Rng) -> Result<Vec<Flight>, BenchError> {
+fn flights(to: &DnsPathParam<'_>, random: &mut ChaCha20Rng) -> Result<Vec<Flight>, BenchError> {
     let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
     let certificate = certificate(key(random), address, (NOW, NOW_MS / 1000), (LASTS, 1));
     let certificate = certificate.ok_or_else(|| wrong("a certificate"))?;
@@ -168,10 +168,10 @@ impl Work {
     /// Makes keys, fronts and messages.
     pub fn new(seed: u64) -> Result<Self, BenchError> {
         let mut random = ChaCha20Rng::seed_from_u64(seed);
-        let (key, relay) = (CarriageKey::generate(&mut random), RelayKey::generate(&mut random));
-        let to = Carriage { key_id: NonZeroU8::MIN, key: key.public(), zone: zone()? };
+        let (key, relay) = (DnsPathKey::generate(&mut random), RelayKey::generate(&mut random));
+        let to = DnsPathParam { key_id: NonZeroU8::MIN, key: key.public(), zone: zone()? };
         let flights = flights(&to, &mut random)?;
-        let keys = || CarriageKeys::new(NonZeroU8::MIN, key.clone());
+        let keys = || DnsPathKeys::new(NonZeroU8::MIN, key.clone());
         let sender = RelaySender::new(&relay, 1, 1, Boot(1));
         let servers = vec![RelayServer { address: SERVER, sender }];
         let to = Destination::Relay { servers, policy: Box::new(RoundRobin::default()) };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const ZONE: &[u8] = b"\x01f\x07example\x03com\x00";
 
-/// Raw TCP and UDP port 4433, 1440 bytes, two verifiers, carriage.
+/// Raw TCP and UDP port 4433, 1440 bytes, two verifiers, DNS path.
 fn whole() -> Vec<u8> {
     let mut bytes = vec![1, 0b1111, 0x11, 0x51, 0x05, 0xa0, 2, 7];
     bytes.extend([0x34, 0x75, 0x0f, 0x98, 1, 2, 3, 4]);
@@ -26,10 +26,10 @@ fn every_field_is_read() {
     assert_eq!(ids, [VerifierId([0x34, 0x75, 0x0f, 0x98]), VerifierId([1, 2, 3, 4])]);
     let udp = param.udp().unwrap();
     assert_eq!(udp.port.get(), 4433);
-    let carriage = udp.carriage.unwrap();
-    assert_eq!((carriage.key_id.get(), carriage.key), (7, [9; 32]));
-    assert_eq!(format!("{}", carriage.zone), "f.example.com.");
-    assert_eq!(carriage.zone.labels().collect::<Vec<_>>(), [&b"f"[..], b"example", b"com"]);
+    let dns_path = udp.dns_path.unwrap();
+    assert_eq!((dns_path.key_id.get(), dns_path.key), (7, [9; 32]));
+    assert_eq!(format!("{}", dns_path.zone), "f.example.com.");
+    assert_eq!(dns_path.zone.labels().collect::<Vec<_>>(), [&b"f"[..], b"example", b"com"]);
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn the_least_and_the_most_fit() {
     let zone = [labels, vec![0]].concat();
     assert_eq!(zone.len(), Zone::MAX);
     let (ids, one) = ([[1; 4]; VerifierIds::MAX], NonZeroU8::MIN);
-    let carriage = Carriage { key_id: one, key: [2; 32], zone: Zone::new(&zone).unwrap() };
-    let udp = UdpService { port: NonZeroU16::MAX, carriage: Some(carriage) };
+    let dns_path = DnsPathParam { key_id: one, key: [2; 32], zone: Zone::new(&zone).unwrap() };
+    let udp = UdpService { port: NonZeroU16::MAX, dns_path: Some(dns_path) };
     let most = ServiceParam::new(true, Some(udp), u16::MAX, VerifierIds::new(&ids).unwrap(), true).unwrap();
     assert_eq!(most.emit(&mut out), Ok(ServiceParam::MAX_LEN));
     assert_eq!(ServiceParam::parse(&out), Ok(most));
@@ -83,17 +83,17 @@ fn what_this_version_does_not_have_is_malformed() {
     for bit in [0x10, 0x20, 0x40, 0x80] {
         assert_eq!(bad(1, 0b1111 | bit), "flags of a service parameter");
     }
-    // Carriage without UDP, a port without UDP, a key without carriage, carriage without a key.
+    // DNS path without UDP, a port without UDP, a key without DNS path, DNS path without a key.
     assert_eq!(bad(1, 0b1101), "UDP port of a service parameter");
-    assert_eq!(bad(1, 0b1011), "carriage of a service parameter");
-    assert_eq!(bad(7, 0), "carriage of a service parameter");
+    assert_eq!(bad(1, 0b1011), "DNS path of a service parameter");
+    assert_eq!(bad(7, 0), "DNS path of a service parameter");
     // The MSS field becomes 160 bytes.
     assert_eq!(bad(4, 0), "carriers or MSS of a service parameter");
     assert_eq!(bad(6, 33), "number of verifiers of a service parameter");
     // The zone is in lower case only, and ends where the parameter ends.
-    assert_eq!(bad(51, b'E'), "carriage zone");
-    assert_eq!(bad(48, 0), "carriage zone");
-    assert_eq!(bad(48, 0xc0), "carriage zone");
+    assert_eq!(bad(51, b'E'), "DNS-path zone");
+    assert_eq!(bad(48, 0), "DNS-path zone");
+    assert_eq!(bad(48, 0xc0), "DNS-path zone");
 
     let parse = |bytes: &[u8]| ServiceParam::parse(bytes).map(|_| ());
     let named = |part| Err(ParseError::Malformed(part));
@@ -106,7 +106,7 @@ fn what_this_version_does_not_have_is_malformed() {
         assert_eq!(parse(&whole()[..len]), Err(ParseError::Truncated), "{len}");
     }
     for len in 48..whole().len() {
-        assert_eq!(parse(&whole()[..len]), named("carriage zone"), "{len}");
+        assert_eq!(parse(&whole()[..len]), named("DNS-path zone"), "{len}");
     }
 }
 

@@ -55,7 +55,7 @@ impl Way {
 #[non_exhaustive]
 pub enum HeldBack {
     /// The server is not known to accept first flights by lookups.
-    NoCarriage,
+    NoDnsPath,
     /// The request may not be executed twice, or there is no request.
     NotReplayable,
     /// The request is made for each attempt, as by TLS, and is bound to the attempt's way.
@@ -92,7 +92,7 @@ impl HeldBack {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::NoCarriage => "no-carriage",
+            Self::NoDnsPath => "no-dns-path",
             Self::NotReplayable => "not-replayable",
             Self::Made => "made",
             Self::NoCertificate => "no-certificate",
@@ -121,7 +121,7 @@ impl From<Restraint> for HeldBack {
 impl fmt::Display for HeldBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCarriage => f.write_str("the server is not known to take first flights by lookups"),
+            Self::NoDnsPath => f.write_str("the server is not known to take first flights by lookups"),
             Self::NotReplayable => f.write_str("the request may not be executed twice"),
             Self::Made => f.write_str("the request is made for each attempt"),
             Self::NoCertificate => f.write_str("there is no certificate to show"),

@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::certified::{LOCAL, PORT, certificate, connect_config, policy};
-use crate::carriage::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Restraint, Server, Way};
+use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Restraint, Server, Way};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Stream};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
-    Boot, CarriageConfig, CarriageKey, CarriageKeys, Destination, Front, Manners, OpenBuffer,
-    ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
+    Boot, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, Front, Manners, OpenBuffer, ReassemblyLimits,
+    RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
 };
-use firstflight_wire::asap::{Carriage, UdpService, Zone};
+use firstflight_wire::asap::{DnsPathParam, UdpService, Zone};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -126,20 +126,20 @@ async fn world(does: Resolver) -> World {
         }
     });
 
-    let (carriage_key, relay_key) = (CarriageKey::generate(&mut rng), RelayKey::generate(&mut rng));
-    let key = carriage_key.public();
+    let (dns_path_key, relay_key) = (DnsPathKey::generate(&mut rng), RelayKey::generate(&mut rng));
+    let key = dns_path_key.public();
     let mut front = Front::new(Vec::new(), RateLimit::default()).unwrap();
     let sender = RelaySender::new(&relay_key, 1, 1, Boot((firstflight::unix_ms() / 1000) as u32));
-    let config = CarriageConfig {
+    let config = DnsPathConfig {
         zone: "f.xyz.com.".parse().unwrap(),
         addresses: vec![Ipv4Addr::LOCALHOST],
-        keys: CarriageKeys::new(NonZeroU8::new(3).unwrap(), carriage_key),
+        keys: DnsPathKeys::new(NonZeroU8::new(3).unwrap(), dns_path_key),
         to: Destination::Relay {
             servers: vec![RelayServer { address: SocketAddr::new(LOCAL, 9), sender }],
             policy: Box::new(RoundRobin::default()),
         },
         limits: ReassemblyLimits::default(),
-        opens_per_second: CarriageConfig::OPENS_PER_SECOND,
+        opens_per_second: DnsPathConfig::OPENS_PER_SECOND,
     };
     front.carry(config, &mut rng).unwrap();
     let socket = UdpSocket::bind((LOCAL, 0)).await.unwrap();
@@ -168,10 +168,13 @@ async fn world(does: Resolver) -> World {
 
 impl World {
     fn service(&self) -> Server<'_> {
-        let carriage =
-            Carriage { key_id: NonZeroU8::new(3).unwrap(), key: self.key, zone: Zone::new(ZONE).unwrap() };
+        let dns_path = DnsPathParam {
+            key_id: NonZeroU8::new(3).unwrap(),
+            key: self.key,
+            zone: Zone::new(ZONE).unwrap(),
+        };
         let port = NonZeroU16::new(self.udp_port).unwrap();
-        Server { port: PORT, service: Some(UdpService { port, carriage: Some(carriage) }) }
+        Server { port: PORT, service: Some(UdpService { port, dns_path: Some(dns_path) }) }
     }
 
     fn config(&self) -> ConnectConfig {
@@ -361,23 +364,23 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
     };
     let now = world.service();
     let mut old = now;
-    let mut carriage = old.service.unwrap().carriage.unwrap();
-    carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
-    old.service = old.service.map(|service| UdpService { carriage: Some(carriage), ..service });
-    assert_eq!(world.path.lost_in_a_row(&carriage), 0);
+    let mut dns_path = old.service.unwrap().dns_path.unwrap();
+    dns_path.key = DnsPathKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
+    old.service = old.service.map(|service| UdpService { dns_path: Some(dns_path), ..service });
+    assert_eq!(world.path.lost_in_a_row(&dns_path), 0);
     for lost in 1..=2 {
         assert_eq!(ask(old, vec![LOCAL]).await, Way::Direct);
-        assert_eq!(world.path.lost_in_a_row(&carriage), lost);
+        assert_eq!(world.path.lost_in_a_row(&dns_path), lost);
     }
     assert_eq!(DnsPath::ASK_AGAIN_AFTER, 2);
     // The new parameter starts a new count, and the first flight that arrives ends a row.
-    let new = now.service.unwrap().carriage.unwrap();
+    let new = now.service.unwrap().dns_path.unwrap();
     world.path.recall_lost(&new, 1);
     assert_eq!(world.path.lost_in_a_row(&new), 1);
     let (_, report) = world.ask(pending, REQUEST).await;
     world.path.settled().await;
     assert_eq!((report.way, world.path.lost_in_a_row(&new)), (Way::Lookup, 0));
-    assert_eq!(world.path.lost_in_a_row(&carriage), 2);
+    assert_eq!(world.path.lost_in_a_row(&dns_path), 2);
 }
 
 /// The names were answered before the address was known, so they should have won. This runs on one thread, so that an
@@ -404,9 +407,9 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
     let path =
         DnsPath::new(client, resolver, Some(exchange), NETWORK, proof, Manners::new(), Form::default());
     let mut server = world.service();
-    let mut carriage = server.service.unwrap().carriage.unwrap();
-    carriage.key = CarriageKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
-    server.service = server.service.map(|service| UdpService { carriage: Some(carriage), ..service });
+    let mut dns_path = server.service.unwrap().dns_path.unwrap();
+    dns_path.key = DnsPathKey::generate(&mut ChaCha20Rng::from_seed([9; 32])).public();
+    server.service = server.service.map(|service| UdpService { dns_path: Some(dns_path), ..service });
     let (first, config) = (FirstFlight::safely_replayable(REQUEST), world.config());
     let mut repeated = false;
     for flights in 1..=4 {
@@ -421,7 +424,7 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
         repeated |= stream.info().unwrap().handshake_retransmits > 0;
         path.settled().await;
     }
-    assert_eq!(path.lost_in_a_row(&carriage), 4);
+    assert_eq!(path.lost_in_a_row(&dns_path), 4);
     // A repeated SYN, for example because the machine stood still for a second, proves nothing.
     if !repeated {
         let lookup = || ready(Ok(vec![LOCAL]));
@@ -438,6 +441,6 @@ async fn unanswered_names_do_not_count_as_lost() {
         let (_, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
         assert_eq!(report.way, Way::Direct);
         world.path.settled().await;
-        assert_eq!(world.path.lost_in_a_row(&world.service().service.unwrap().carriage.unwrap()), 0);
+        assert_eq!(world.path.lost_in_a_row(&world.service().service.unwrap().dns_path.unwrap()), 0);
     }
 }

@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::stream::{EngineStream, at_present};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
 use firstflight_stack::{ConnId, ConnectConfig, FirstData};
-use firstflight_wire::asap::Carriage;
+use firstflight_wire::asap::DnsPathParam;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A connection whose server address is not known yet.
@@ -57,7 +57,7 @@ impl InLookupConnect {
     pub(super) fn seal(
         &self,
         seen: SocketAddr,
-        to: &Carriage<'_>,
+        to: &DnsPathParam<'_>,
         parity: bool,
     ) -> Result<Vec<FragmentQuery>, HeldBack> {
         let mut seed = zeroize::Zeroizing::new([0; 32]);

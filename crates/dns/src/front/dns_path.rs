@@ -1,10 +1,10 @@
-//! Handles names below the carriage zone.
+//! Handles names below the DNS-path zone.
 
 use super::opening::{NotOpened, Opening};
 use super::{FrontCounters, FrontError, Policy, Relay};
 use crate::forward::{ForwardRefused, Forwarder};
 use crate::fragment::Fragment;
-use crate::keys::CarriageKeys;
+use crate::keys::DnsPathKeys;
 use crate::names::{Position, wire_form};
 use crate::query::Question;
 use crate::reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
@@ -52,13 +52,13 @@ impl fmt::Debug for Destination {
 
 /// A zone that carries first flights.
 #[derive(Debug)]
-pub struct CarriageConfig {
+pub struct DnsPathConfig {
     /// The name at which it begins.
     pub zone: Name,
     /// The addresses in the answers to fragments, which are those of the server.
     pub addresses: Vec<Ipv4Addr>,
     /// The keys that first flights are sealed to.
-    pub keys: CarriageKeys,
+    pub keys: DnsPathKeys,
     /// Where first flights go.
     pub to: Destination,
     /// How many fragments are kept, and for how long.
@@ -67,12 +67,12 @@ pub struct CarriageConfig {
     pub opens_per_second: NonZeroU32,
 }
 
-impl CarriageConfig {
+impl DnsPathConfig {
     /// The default of the first flights opened in a second, which takes a tenth of one core.
     pub const OPENS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(999);
 }
 
-pub(super) struct Carriage {
+pub(super) struct DnsPathZone {
     name: Name,
     addresses: Vec<Ipv4Addr>,
     table: Reassembly,
@@ -92,12 +92,12 @@ struct Servers {
     buffer: OpenBuffer,
 }
 
-impl Carriage {
-    pub(super) fn new(config: CarriageConfig, rng: &mut impl Rng) -> Result<Self, FrontError> {
-        let CarriageConfig { zone, addresses, keys, to, limits, opens_per_second } = config;
+impl DnsPathZone {
+    pub(super) fn new(config: DnsPathConfig, rng: &mut impl Rng) -> Result<Self, FrontError> {
+        let DnsPathConfig { zone, addresses, keys, to, limits, opens_per_second } = config;
         let (name, zone) = (zone.clone(), wire_form(&zone));
         if Zone::new(&zone).is_none() {
-            return Err(FrontError::CarriageZone);
+            return Err(FrontError::DnsPathZone);
         }
         if !(1..=Question::MAX_ADDRESSES).contains(&addresses.len()) {
             return Err(FrontError::Addresses);
@@ -136,7 +136,7 @@ impl Carriage {
         self.table.heap_bytes()
     }
 
-    pub(super) fn set_keys(&mut self, keys: CarriageKeys) {
+    pub(super) fn set_keys(&mut self, keys: DnsPathKeys) {
         self.opening.keys = keys;
     }
 
@@ -241,9 +241,9 @@ impl Carriage {
     }
 }
 
-impl fmt::Debug for Carriage {
+impl fmt::Debug for DnsPathZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Carriage")
+        f.debug_struct("DnsPathZone")
             .field("addresses", &self.addresses)
             .field("keys", &self.opening.keys)
             .field("servers", &self.servers.as_ref().map(|servers| &servers.addresses))

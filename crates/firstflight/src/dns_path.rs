@@ -1,4 +1,4 @@
-//! First flights inside the lookup of the server's address (Zhou's thesis, chapter 5; `docs/spec/dns-carriage.md`).
+//! First flights inside the lookup of the server's address (Zhou's thesis, chapter 5; `docs/spec/dns-path.md`).
 //!
 //! A request to a server whose address is not known normally waits for the lookup. Here the first flight travels
 //! inside the lookup: it is sealed and split into names that the resolver queries at the server's own name server.
@@ -37,7 +37,7 @@ use firstflight_credential::NetworkId;
 use firstflight_dns::{ConnectionInfo, FlightId, FragmentQuery, Manners, Stop};
 use firstflight_stack::{Certified, ConnId, ConnectConfig, FirstData};
 use firstflight_wire::Instant as Moment;
-use firstflight_wire::asap::Carriage;
+use firstflight_wire::asap::DnsPathParam;
 use firstflight_wire::asap::{UdpService, Zone};
 use in_lookup::InLookupConnect;
 use losses::{Fate, Losses, Parameter};
@@ -207,17 +207,17 @@ impl DnsPath {
     /// is made.
     pub(crate) fn check(
         &self,
-        carriage: &Carriage<'_>,
+        dns_path: &DnsPathParam<'_>,
         flights: &Flights<'_>,
         certified: &Certified,
     ) -> Result<(), HeldBack> {
         let inner = &self.0;
         let first = Self::given(flights)?;
         inner.admits(first, certified)?;
-        if inner.losses().is_paused(&carriage.into(), inner.time.now()) {
+        if inner.losses().is_paused(&dns_path.into(), inner.time.now()) {
             return Err(HeldBack::Lost);
         }
-        if self.is_stopped(carriage.zone) {
+        if self.is_stopped(dns_path.zone) {
             return Err(HeldBack::Manners(Restraint::Stopped));
         }
         Ok(())
@@ -248,19 +248,19 @@ impl DnsPath {
         config: &ConnectConfig,
     ) -> Result<Ready, HeldBack> {
         let inner = &self.0;
-        let service = server.service.ok_or(HeldBack::NoCarriage)?;
-        let carriage = service.carriage.ok_or(HeldBack::NoCarriage)?;
+        let service = server.service.ok_or(HeldBack::NoDnsPath)?;
+        let dns_path = service.dns_path.ok_or(HeldBack::NoDnsPath)?;
         let first = Self::given(flights)?;
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
         let (proof, carried) = inner.admits(first, certified)?;
         let carrier = Some(config.carrier.unwrap_or(service.port.get()));
         let config = config.clone().carrier(carrier);
-        if inner.losses().is_paused(&(&carriage).into(), inner.time.now()) {
+        if inner.losses().is_paused(&(&dns_path).into(), inner.time.now()) {
             return Err(HeldBack::Lost);
         }
         let now = inner.time.certificate_clock().map_err(HeldBack::Io)?;
         // This counts the flight, so it comes after all other checks.
-        let flight = inner.manners().take(carriage.zone, inner.network(), inner.resolver.ip(), now)?;
+        let flight = inner.manners().take(dns_path.zone, inner.network(), inner.resolver.ip(), now)?;
         let sealed = || {
             let data = FirstData::part(first.data(), carried);
             let in_lookup =
@@ -268,8 +268,8 @@ impl DnsPath {
             if in_lookup.taken < first.data().len() {
                 return Err(HeldBack::TooLong);
             }
-            let queries = in_lookup.seal(proof.seen, &carriage, inner.form.parity)?;
-            Ok(Ready { in_lookup, sealed: Sealed { flight, queries, carried, of: (&carriage).into() } })
+            let queries = in_lookup.seal(proof.seen, &dns_path, inner.form.parity)?;
+            Ok(Ready { in_lookup, sealed: Sealed { flight, queries, carried, of: (&dns_path).into() } })
         };
         sealed().inspect_err(|_| inner.manners().handle_failure(flight))
     }

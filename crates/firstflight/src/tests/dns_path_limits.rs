@@ -4,7 +4,7 @@
 
 use super::limits;
 use super::limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
-use crate::carriage::{HeldBack, Restraint, Way};
+use crate::dns_path::{HeldBack, Restraint, Way};
 use firstflight::link::VirtualTime;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -217,7 +217,7 @@ fn while_names_are_late_further_first_flights_are_held_back() {
 }
 
 #[test]
-fn one_servfail_does_not_stop_the_carriage() {
+fn one_servfail_does_not_stop_the_dns_path() {
     run(async |time: VirtualTime| {
         let mut names = 0;
         let world = World::new(&time, move |question, _| {

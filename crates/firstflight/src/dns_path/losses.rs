@@ -6,7 +6,7 @@ use super::report::Way;
 use super::{DnsPath, Inner};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::Instant as Moment;
-use firstflight_wire::asap::Carriage;
+use firstflight_wire::asap::DnsPathParam;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -43,17 +43,17 @@ impl Drop for Flying {
 }
 
 impl DnsPath {
-    /// The number of first flights in a row that were sealed to `carriage` and lost: the resolver answered their
+    /// The number of first flights in a row that were sealed to `dns_path` and lost: the resolver answered their
     /// names, but the direct copy was first. When it reaches [`DnsPath::ASK_AGAIN_AFTER`], query the server's HTTPS
     /// record again, because the parameter may have changed. Do so at most every few minutes, and keep using the old
     /// parameter in the meantime: if the address is in the resolver's cache, the direct copy may be faster each time.
-    pub(crate) fn lost_in_a_row(&self, carriage: &Carriage<'_>) -> u32 {
-        self.0.losses().lost(&carriage.into())
+    pub(crate) fn lost_in_a_row(&self, dns_path: &DnsPathParam<'_>) -> u32 {
+        self.0.losses().lost(&dns_path.into())
     }
 
     /// Restores the count that [`DnsPath::lost_in_a_row`] returned in an earlier run.
-    pub(crate) fn recall_lost(&self, carriage: &Carriage<'_>, lost: u32) {
-        let (of, mut losses) = (carriage.into(), self.0.losses());
+    pub(crate) fn recall_lost(&self, dns_path: &DnsPathParam<'_>, lost: u32) {
+        let (of, mut losses) = (dns_path.into(), self.0.losses());
         match lost {
             0 => losses.end(&of),
             lost => losses.recall(&of, lost),
