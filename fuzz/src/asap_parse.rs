@@ -4,7 +4,7 @@ use firstflight_wire::asap::message::Message;
 use firstflight_wire::asap::{
     BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, Offer, Reply, ServiceParam, VER_ALG,
 };
-use firstflight_wire::carrier::{self, Carried};
+use firstflight_wire::encapsulation::{self, Carried};
 use firstflight_wire::tcp::{OptionBytes, Options, TcpOption};
 
 /// The offset of the certificate's flags in a block.
@@ -91,7 +91,7 @@ fn carried(data: &[u8]) {
     let mut out = data.to_vec();
     match Carried::parse(data) {
         Ok(Carried::Segment(segment)) => {
-            assert_eq!(carrier::emit_segment_header(&mut out), Ok(data.len() - segment.len()));
+            assert_eq!(encapsulation::emit_segment_header(&mut out), Ok(data.len() - segment.len()));
         }
         Ok(Carried::Control(control)) => assert_eq!(control.emit(&mut out), Ok(data.len())),
         Err(_) => {}

@@ -10,7 +10,7 @@ use firstflight_credential::asap::{
 };
 use firstflight_credential::{GuardKey, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight_stack::{Config, ConnId, Limits, ListenConfig, ListenerId, Stack};
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, CertificateFlags, Offer};
+use firstflight_wire::asap::{BLOCK_LEN, CertificateFlags, Encapsulation, Offer};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf, Segment, fill_checksum};
 use firstflight_wire::{Clock, Instant, SeqNum};
@@ -287,7 +287,7 @@ impl World {
     fn syn(&mut self, syn: &Syn) {
         let client = syn.client % CLIENTS;
         let certificate = &CERTIFICATES[usize::from(self.v6)][usize::from(client)];
-        let (mut from, mut to, mut carrier) = (certificate.address(), identity(), Carrier::Ip);
+        let (mut from, mut to, mut encapsulation) = (certificate.address(), identity(), Encapsulation::Ip);
         let (mut made, mut offer) =
             (self.now, Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }));
         let mut raw = None;
@@ -297,7 +297,7 @@ impl World {
                 made = Instant::from_millis(self.now.as_millis().saturating_add_signed(ms.into()));
             }
             Some(Fault::OtherServer) => to = Identity::name("other.example.com", PORT),
-            Some(Fault::InUdp) => carrier = Carrier::Udp,
+            Some(Fault::InUdp) => encapsulation = Encapsulation::Udp,
             Some(Fault::Probe) => offer = Some(Offer::Probe { long_reply: false }),
             Some(Fault::Length(len)) => offer = Some(Offer::Block { long_reply: false, len }),
             Some(Fault::Option(bytes)) => raw = Some(bytes),
@@ -309,7 +309,7 @@ impl World {
         let mut data = vec![client, syn.request];
         data.extend(made.as_millis().to_be_bytes());
         data.resize(data.len() + usize::from(syn.len), 0x33);
-        let block = certificate.request(carrier, &to, &data, [syn.request; 8], made);
+        let block = certificate.request(encapsulation, &to, &data, [syn.request; 8], made);
         let mut payload = [&block.to_bytes()[..], &data].concat();
         let before = payload.clone();
         match &syn.fault {
@@ -322,7 +322,7 @@ impl World {
             Some(Fault::Cut(by)) => payload.truncate(payload.len().saturating_sub((*by).into())),
             _ => {}
         }
-        let meant = to == identity() && carrier == Carrier::Ip && from == certificate.address();
+        let meant = to == identity() && encapsulation == Encapsulation::Ip && from == certificate.address();
         if meant && payload == before {
             self.honest.insert(data, (client, syn.request, made));
         }

@@ -5,7 +5,7 @@ use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{
     Cookie, FastOpen, FastOpenForm, Flags, Header, OptionsBuf, SackBlocks, Segment, Timestamps, fill_checksum,
 };
-use firstflight_wire::{SeqNum, carrier, icmp, udp};
+use firstflight_wire::{SeqNum, encapsulation, icmp, udp};
 use std::net::IpAddr;
 
 /// A flow as seen from outside: the numbers that a segment must be close to in order to be interesting.
@@ -108,7 +108,7 @@ pub struct Peer {
     /// Segments are in UDP datagrams.
     carried: bool,
     /// The last path challenge that the stack sent, and the UDP port that it went to.
-    challenge: Option<(u16, carrier::PathProof)>,
+    challenge: Option<(u16, encapsulation::PathProof)>,
 }
 
 /// The port that the stack connects to.
@@ -174,18 +174,20 @@ impl Peer {
             .expect("the stack sent a datagram that cannot be read");
         assert_eq!(datagram.src_port, STACK_OUTER);
         assert_ne!(datagram.dst_port, 0);
-        let base = datagram.payload.len() <= usize::from(carrier::BASE_DATAGRAM);
-        match carrier::Carried::parse(datagram.payload).expect("the stack sent what is not the carrier's") {
-            carrier::Carried::Segment(segment) => {
+        let base = datagram.payload.len() <= usize::from(encapsulation::BASE_DATAGRAM);
+        match encapsulation::Carried::parse(datagram.payload)
+            .expect("the stack sent what is not the encapsulation's")
+        {
+            encapsulation::Carried::Segment(segment) => {
                 assert_eq!(segment.get(16..18), Some(&[0, 0][..]), "the inner checksum");
                 // A larger datagram probes the path (RFC 8899), with data of an open connection.
                 let tries = |s: Segment<'_>| !s.flags.contains(Flags::SYN) && !s.payload.is_empty();
                 assert!(base || Segment::parse(segment).is_ok_and(tries), "{} bytes", datagram.payload.len());
                 Some(segment)
             }
-            carrier::Carried::Control(control) => {
+            encapsulation::Carried::Control(control) => {
                 assert!(base);
-                if let carrier::Control::PathChallenge(proof) = control {
+                if let encapsulation::Control::PathChallenge(proof) = control {
                     self.challenge = Some((datagram.dst_port, proof));
                 }
                 None
@@ -204,14 +206,14 @@ impl Peer {
         out
     }
 
-    /// A control message of the carrier, from the UDP port of one of the flows.
-    pub fn control(&mut self, flow: u8, control: carrier::Control) -> Vec<u8> {
+    /// A control message of the encapsulation, from the UDP port of one of the flows.
+    pub fn control(&mut self, flow: u8, control: encapsulation::Control) -> Vec<u8> {
         let from = outer(self.choose(flow).remote);
         self.control_from(from, control)
     }
 
-    fn control_from(&self, from: u16, control: carrier::Control) -> Vec<u8> {
-        let mut payload = [0; carrier::PathProof::MESSAGE];
+    fn control_from(&self, from: u16, control: encapsulation::Control) -> Vec<u8> {
+        let mut payload = [0; encapsulation::PathProof::MESSAGE];
         let len = control.emit(&mut payload).unwrap();
         self.datagram(from, &payload[..len])
     }
@@ -221,12 +223,12 @@ impl Peer {
     pub fn path_check(&mut self, flow: u8, forged: bool) -> Option<Vec<u8>> {
         if forged {
             let Flow { local, remote, .. } = self.choose(flow);
-            let proof = carrier::PathProof { src_port: remote, dst_port: local, bits: u64::from(flow) };
-            return Some(self.control_from(outer(remote), carrier::Control::PathChallenge(proof)));
+            let proof = encapsulation::PathProof { src_port: remote, dst_port: local, bits: u64::from(flow) };
+            return Some(self.control_from(outer(remote), encapsulation::Control::PathChallenge(proof)));
         }
-        let (from, carrier::PathProof { src_port, dst_port, bits }) = self.challenge?;
-        let answer = carrier::PathProof { src_port: dst_port, dst_port: src_port, bits };
-        Some(self.control_from(from, carrier::Control::PathResponse(answer)))
+        let (from, encapsulation::PathProof { src_port, dst_port, bits }) = self.challenge?;
+        let answer = encapsulation::PathProof { src_port: dst_port, dst_port: src_port, bits };
+        Some(self.control_from(from, encapsulation::Control::PathResponse(answer)))
     }
 
     fn flow(&mut self, local: u16, remote: u16) -> &mut Flow {
@@ -270,8 +272,8 @@ impl Peer {
         let room = mtu - ip.len() - 20 - options.len();
         let payload = usize::from(spec.len) % (room + 1);
         if self.carried {
-            let mut out = vec![0x5a; carrier::HEADER + 20 + options.len() + payload];
-            let at = carrier::emit_segment_header(&mut out).unwrap();
+            let mut out = vec![0x5a; encapsulation::HEADER + 20 + options.len() + payload];
+            let at = encapsulation::emit_segment_header(&mut out).unwrap();
             header.emit(options, &mut out[at..]).unwrap();
             // Some of these numbers mean a flow whose UDP port has changed.
             let moved = if spec.flow >= 0xf0 { u16::from(spec.flow) } else { 0 };
@@ -337,7 +339,7 @@ impl Peer {
             urgent: 0,
         };
         let (protocol, between) = match self.carried {
-            true => (Protocol::Udp, udp::HEADER + carrier::HEADER),
+            true => (Protocol::Udp, udp::HEADER + encapsulation::HEADER),
             false => (Protocol::Tcp, 0),
         };
         let quoted_ip = IpHeader { src: self.stack, dst: self.ip, ..self.ip_header(protocol) };
@@ -345,8 +347,8 @@ impl Peer {
         let at = quoted_ip.emit(between + 20, &mut quoted).unwrap();
         if self.carried {
             let ports = udp::Header { src_port: STACK_OUTER, dst_port: outer(flow.remote) };
-            let udp = ports.emit(carrier::HEADER + 20, &mut quoted[at..]).unwrap();
-            carrier::emit_segment_header(&mut quoted[at + udp..]).unwrap();
+            let udp = ports.emit(encapsulation::HEADER + 20, &mut quoted[at..]).unwrap();
+            encapsulation::emit_segment_header(&mut quoted[at + udp..]).unwrap();
         }
         header.emit(&[], &mut quoted[at + between..]).unwrap();
         let mut out = vec![0; 200];

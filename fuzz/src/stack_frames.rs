@@ -11,10 +11,10 @@ use firstflight_credential::{
     Verdict, Verifier,
 };
 use firstflight_stack::{
-    CarrierConfig, Config, ConnId, ConnectConfig, Event, FragmentLimits, JobId, Limits, ListenConfig,
+    Config, ConnId, ConnectConfig, EncapsulationConfig, Event, FragmentLimits, JobId, Limits, ListenConfig,
     ListenerId, ResponsePolicy, Stack,
 };
-use firstflight_wire::carrier::Control;
+use firstflight_wire::encapsulation::Control;
 use firstflight_wire::ip::{Fragment, Packet};
 use firstflight_wire::tcp::Flags;
 use firstflight_wire::{Clock, Instant};
@@ -155,7 +155,7 @@ struct World {
 
 fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
     let mut config = Config::new(vec![ip], [7; 32]);
-    config.carrier = carried.then_some(CarrierConfig::new(STACK_OUTER));
+    config.encapsulation = carried.then_some(EncapsulationConfig::new(STACK_OUTER));
     config.tcp.set_timestamps(setup.timestamps);
     config.tcp.set_sack(setup.sack);
     config.tcp.set_window_scaling(setup.window_scaling);
@@ -253,7 +253,7 @@ impl World {
                 }
             }
             Action::IcmpError { flow, kind, mtu, seq } => {
-                // Some of these numbers mean messages of the carrier, so that the corpus keeps its meaning.
+                // Some of these numbers mean messages of the encapsulation, so that the corpus keeps its meaning.
                 let path = self.carried && kind >= 0xf0;
                 let checked = if path { self.peer.path_check(flow, kind & 1 != 0) } else { None };
                 let packet = match kind % 8 {
@@ -333,12 +333,12 @@ impl World {
 
     fn connect(&mut self, fast_open: bool, len: u16, port: Option<u8>) {
         let local = port.map(|p| SocketAddr::new(self.stack.config().addresses[0], 50_000 + u16::from(p)));
-        let carrier = self.carried.then_some(outer(SERVER_PORT));
+        let encapsulation = self.carried.then_some(outer(SERVER_PORT));
         let config = ConnectConfig::default()
             .fast_open(fast_open)
             .replay_safe(fast_open)
             .local(local)
-            .carrier(carrier);
+            .encapsulation(encapsulation);
         let data = vec![2; usize::from(len) % 4000];
         if self.held.len() < MAX_HELD
             && let Ok((id, taken)) = self.stack.connect(self.server, &data, &config, self.now)

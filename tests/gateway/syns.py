@@ -8,7 +8,7 @@ from net import workdir
 from packets import segment
 from process import Process
 
-#: SYNs of TCP, and datagrams of the carrier with a SYN: behind UDP's header are four bytes of the carrier.
+#: SYNs of TCP, and datagrams of the encapsulation with a SYN: behind UDP's header are four bytes of the encapsulation.
 _FILTER = "(tcp dst port {0} and tcp[13] & 0x12 == 2) or (udp dst port {0} and udp[8] == 8 and udp[25] & 0x12 == 2)"
 #: The least that a file and a packet have in front, in a capture.
 _FILE, _PACKET = 24, 16

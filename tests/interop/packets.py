@@ -8,7 +8,7 @@ import threading
 from wire import DEVICE
 
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 3
-#: A datagram of the carrier that has a TCP segment (docs/carrier.md), and where that segment begins.
+#: A datagram of the encapsulation that has a TCP segment (docs/udp-encapsulation.md), and where that segment begins.
 SEGMENT, BEHIND = 0x08, 4
 
 

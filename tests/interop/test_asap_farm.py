@@ -25,8 +25,8 @@ pytestmark = pytest.mark.needs("curl", "nft", "redis-server")
 
 #: UDP port of the second member, and its admin address.
 OTHER_PORT, OTHER_ADMIN = 8082, ADMIN + 1
-#: IPv4 and UDP; the carrier; the end of a credential block.
-HEADERS, CARRIER, BLOCK = 28, 4, 196
+#: IPv4 and UDP; the encapsulation; the end of a credential block.
+HEADERS, ENCAPSULATION, BLOCK = 28, 4, 196
 #: Blocks of a stranger that once made a farm begin a new memory.
 FLOOD = 113_800
 
@@ -154,7 +154,7 @@ def checksum(data):
 def flood(flight, target, port):
     """Blocks that nobody signed, in the form of a right one, from everywhere."""
     data = bytearray(flight + b"\0" * (len(flight) % 2))
-    block = CARRIER + (data[CARRIER + 12] >> 4) * 4
+    block = ENCAPSULATION + (data[ENCAPSULATION + 12] >> 4) * 4
     (length, place) = (8 + len(flight), ipaddress.ip_address(target).packed)
     for part in (slice(112, 114), slice(124, 132), slice(132, 196)):
         data[block + part.start : block + part.stop] = bytes(part.stop - part.start)

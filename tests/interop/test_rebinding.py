@@ -98,5 +98,5 @@ def test_udp_download_goes_on_when_the_client_gets_other_ports(testbed, family):
     server.terminate()
     check_no_panic(server)
     (counters,) = [record for record in server.records() if record.get("event") == "counters"]
-    assert counters["carrier_paths_moved"] >= 3, f"moves: {show(counters)}"
+    assert counters["encapsulation_paths_moved"] >= 3, f"moves: {show(counters)}"
     assert counters["resets_sent"] == 0, "resets sent"

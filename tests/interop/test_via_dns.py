@@ -16,7 +16,7 @@ from scene import FAR, NEAR, PORT, SECOND, STRANGER, VERIFIER_PORT, Scene
 NAME, ZONE = "www.xyz.com", "f.xyz.com"
 RELAY_PORT, RESOLVER_PORT = 4454, 5353
 PROXY = "127.0.0.1:3128"
-#: A SYN of the carrier with more than 100 bytes after the UDP header.
+#: A SYN of the encapsulation with more than 100 bytes after the UDP header.
 LONG_UDP_SYN = "udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 #: The client's network, for what it remembers.
 NETWORK = "0" * 31 + "1"

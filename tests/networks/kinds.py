@@ -50,7 +50,7 @@ class Verified(Line):
         self.where = verifier
 
     def servers(self, world):
-        world.servers(self.way.carrier)
+        world.servers(self.way.encapsulation)
         world.verify()
         world.port = VERIFIER_PORTS[0]
         world.asks = at(FAR.peer[4], world.port)
@@ -84,7 +84,7 @@ class ByName(Line):
 
     def names(self, world):
         """The resolver's data, by name and type."""
-        ends = FAR.peer if self.way.carrier == "udp" else SERVICE.peer
+        ends = FAR.peer if self.way.encapsulation == "udp" else SERVICE.peer
         kinds = {4: A, 6: AAAA}
         return {(LABELS, kinds[family]): packed(ends[family]) for family in self.families}
 
@@ -97,7 +97,7 @@ class ViaDns(ByName):
     dead."""
 
     def servers(self, world):
-        world.servers(self.way.carrier)
+        world.servers(self.way.encapsulation)
 
     def options(self, world):
         dead = [at(address, DEAD_PORT) for address in (FAR.peer[4], FAR.host[4])]
@@ -114,7 +114,7 @@ class Silent6(ByName):
     ALONE, ALONE_LABELS = "v4.example.com", b"\2v4\7example\3com\0"
 
     def servers(self, world):
-        if self.way.carrier == "ip":
+        if self.way.encapsulation == "ip":
             return super().servers(world)
         world.servers("udp")
         world.serve6 = world.serve("udp", address=FAR.peer[6])

@@ -14,7 +14,7 @@ SYN_ACK = f"{DOWN} tcp flags & (syn|ack) == (syn|ack)"
 WITH_DATA, WITH_OPTION, WITH_ASAP = (f"{SYN} {what}" for what in (
     "ip length > 80", "tcp option fastopen exists", "tcp option 253 exists"
 ))  # fmt: skip
-#: In UDP: more than 100 bytes after the UDP header, the carrier's first byte, and the flags of the segment.
+#: In UDP: more than 100 bytes after the UDP header, the encapsulation's first byte, and the flags of the segment.
 LONG_UDP_SYN = f"{UP} udp length > 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 SHORT_UDP_SYN = f"{UP} udp length <= 108 @th,64,8 0x08 @th,200,8 & 0x12 == 0x02"
 UDP_SYN_ACK = f"{DOWN} udp length > 8 @th,64,8 0x08 @th,200,8 & 0x12 == 0x12"
@@ -69,7 +69,7 @@ class Line:
     rides: bool = False
 
     def servers(self, world):
-        world.servers(self.way.carrier)
+        world.servers(self.way.encapsulation)
         if self.way.credential != "cookie":
             world.verify()
 

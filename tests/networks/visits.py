@@ -59,7 +59,7 @@ class Way:
     """How a client connects to a server."""
 
     #: "ip" or "udp".
-    carrier: str
+    encapsulation: str
     #: "cookie", "certificate" or "both".
     credential: str = "cookie"
     #: Whether the server is known to accept certificates.
@@ -68,11 +68,11 @@ class Way:
     def __str__(self):
         words = {"cookie": "Fast Open", "certificate": "ASAP", "both": "Fast Open and ASAP"}[self.credential]
         known = ", known" if self.known else ""
-        return f"{words}{known}, {'in UDP' if self.carrier == 'udp' else 'on IP'}"
+        return f"{words}{known}, {'in UDP' if self.encapsulation == 'udp' else 'on IP'}"
 
     def link(self, device="ff1", pair=ENGINE, number=2):
         """`number` selects the client's address in the pair's network."""
-        if self.carrier == "udp":
+        if self.encapsulation == "udp":
             return ("--udp",)
         arguments = ("--tun", device)
         for family in (4, 6):
@@ -91,7 +91,7 @@ class Way:
         return (*options, *verifier, *(("--asap-known",) if self.known else ()))
 
     def server(self, once=False):
-        if self.carrier == "udp":
+        if self.encapsulation == "udp":
             return FAR.peer[4], ONCE_PORT if once else PORT
         return (ONCE if once else SERVICE).peer[4], ONCE_PORT if once else PORT
 

@@ -116,9 +116,9 @@ class World:
     def keygen(self, name):
         return run(firstflight.BINARY, "verifier", "keygen", "-o", self.path(name)).stdout.split()[1]
 
-    def serve(self, carrier, *options, port=PORT, device="ff0", pair=SERVICE, address=FAR.peer[4]):
+    def serve(self, encapsulation, *options, port=PORT, device="ff0", pair=SERVICE, address=FAR.peer[4]):
         """Starts a server on IP or in UDP, which knows that no server ran a minute ago."""
-        if carrier == "udp":
+        if encapsulation == "udp":
             listen = ("--udp", at(address, port))
         else:
             listen = ("--tun", device, "--port", port)
@@ -127,10 +127,10 @@ class World:
         told = ("--root", self.directory, "--json-log", "--trust", self.path("trust.toml"), "--first-start")
         return self.t.start(Command(self.far, "serve", *listen, *told, *options))
 
-    def servers(self, carrier, *options):
-        self.server = self.serve(carrier, *options)
+    def servers(self, encapsulation, *options):
+        self.server = self.serve(encapsulation, *options)
         once = ("--replays", "at-most-once", "--one-time", "--one-time-state", self.path("one-time"))
-        self.once = self.serve(carrier, *once, port=ONCE_PORT, device="ff1", pair=ONCE)
+        self.once = self.serve(encapsulation, *once, port=ONCE_PORT, device="ff1", pair=ONCE)
 
     def verify(self):
         """Starts verifiers that certify the router's addresses."""

@@ -16,8 +16,8 @@ import sys
 import time
 
 ETH_P_ALL, UDP = 3, 17
-#: The carrier's header; the place of the flags and the least length of TCP's.
-CARRIER, FLAGS, TCP = 4, 13, 20
+#: The encapsulation's header; the place of the flags and the least length of TCP's.
+ENCAPSULATION, FLAGS, TCP = 4, 13, 20
 SYN, ACK = 2, 16
 #: One first flight of so many is copied: a copy that is refused has a place among those that wait for their client.
 OF = 20
@@ -31,8 +31,8 @@ def opening(packet, port):
     if packet[0] >> 4 != 4 or packet[9] != UDP or int.from_bytes(packet[start + 2 : start + 4]) != port:
         return None
     payload = packet[start + 8 :]
-    is_syn = len(payload) > CARRIER + TCP and payload[CARRIER + FLAGS] & (SYN | ACK) == SYN
-    return payload if is_syn and len(payload) > CARRIER + (payload[CARRIER + 12] >> 4) * 4 else None
+    is_syn = len(payload) > ENCAPSULATION + TCP and payload[ENCAPSULATION + FLAGS] & (SYN | ACK) == SYN
+    return payload if is_syn and len(payload) > ENCAPSULATION + (payload[ENCAPSULATION + 12] >> 4) * 4 else None
 
 
 def main(device, port, *members):

@@ -38,7 +38,7 @@ pub enum AsapError {
     Seal(#[from] SealError),
     /// Certificates are accepted nowhere.
     #[error("say where certificates of these verifiers are accepted: --ip, --udp-port N or both")]
-    NoCarrier,
+    NoEncapsulation,
     /// Clients would not ask a verifier.
     #[error(
         "clients do not ask {0}: take a name with a dot, and port 443 or one from 1024 that no well-known service has"

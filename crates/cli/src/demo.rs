@@ -19,7 +19,7 @@ use crate::span::{self, MS};
 use certified::{Shown, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
-use firstflight::{CarrierConfig, Config, ConnectConfig, Endpoint, FirstFlight, Stream, Time};
+use firstflight::{Config, ConnectConfig, EncapsulationConfig, Endpoint, FirstFlight, Stream, Time};
 use firstflight_wire::Instant;
 use lookup::{Case, Lookups};
 use overheard::{Overheard, Spy};
@@ -245,8 +245,8 @@ impl Mode {
 
     fn config(&self, wallet: &Wallet) -> io::Result<ConnectConfig> {
         let asap = self.asap.map(|shown| wallet.show(shown, self.server)).transpose()?;
-        let carrier = self.udp.then_some(UDP_PORT);
-        Ok(ConnectConfig::default().fast_open(self.fast_open).asap(asap).carrier(carrier))
+        let encapsulation = self.udp.then_some(UDP_PORT);
+        Ok(ConnectConfig::default().fast_open(self.fast_open).asap(asap).encapsulation(encapsulation))
     }
 
     const fn in_udp(self) -> Self {
@@ -362,7 +362,7 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
 fn engine(addresses: Vec<IpAddr>, seeds: &mut ChaCha20Rng) -> Result<Config, Error> {
     let mut config = engine_config(addresses)?;
     config.secret = draw(seeds);
-    config.carrier = Some(CarrierConfig::new(UDP_PORT));
+    config.encapsulation = Some(EncapsulationConfig::new(UDP_PORT));
     Ok(config)
 }
 

@@ -27,7 +27,7 @@ use firstflight::{Authority, Client, ClientBuilder, Endpoint};
 use firstflight_http::redirect::{self, Hop};
 use firstflight_http::url::HttpUrl;
 use firstflight_wire::asap::VerifierId;
-use firstflight_wire::carrier::BASE_MSS;
+use firstflight_wire::encapsulation::BASE_MSS;
 use memory::Memory;
 use report::{Begun, Report};
 use std::io::IsTerminal as _;

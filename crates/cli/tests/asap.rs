@@ -76,7 +76,7 @@ impl Whole {
             &["--verifier-key", of("verifier_key")],
             &["--address", of("address")],
             &["--identity", &self.identity],
-            &["--carrier", of("carrier")],
+            &["--encapsulation", of("encapsulation")],
             &["--data", self.data.as_str()],
         ]
         .concat()
@@ -270,6 +270,6 @@ fn what_is_no_object_is_refused_in_one_line() {
     refused(&[block, "--verifier-key", "00"], "64 hexadecimal digits");
     refused(&[block, "--verifier-key", &"00".repeat(32)], "can be trusted");
     refused(&[block, "--identity", "www.example.com"], "write the port");
-    refused(&[block, "--carrier", "tcp"], "ip or udp");
+    refused(&[block, "--encapsulation", "tcp"], "ip or udp");
     refused(&[block, "--address", "localhost"], "--address");
 }

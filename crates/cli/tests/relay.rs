@@ -14,7 +14,7 @@ use firstflight_dns::{
     RelaySender, ReplyKey, create_relay_key, seal,
 };
 use firstflight_wire::asap::{CertificateFlags, DnsPathParam, Hint, Reply, Zone};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
 use std::io::{Read, Write};

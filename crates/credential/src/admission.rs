@@ -203,7 +203,7 @@ fn admit_block(
     let Some(policy) = policies.asap else {
         return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy);
     };
-    let Offered::Offer(Offer::Block { len, .. }, carrier) = first.offered else {
+    let Offered::Offer(Offer::Block { len, .. }, encapsulation) = first.offered else {
         return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed);
     };
     let overloaded = |tag, reason| invalidate(Refused::new(Status::Overloaded, tag), reason);
@@ -214,7 +214,7 @@ fn admit_block(
     if let Err(reason) = pending.has_room() {
         return overloaded([0; 2], reason);
     }
-    let candidate = match policy.examine(first, len, carrier, shard, clock) {
+    let candidate = match policy.examine(first, len, encapsulation, shard, clock) {
         Ok(candidate) => candidate,
         Err(refused) => {
             // A first flight that is refused only for now must not be accepted later, because its data comes by the

@@ -4,7 +4,7 @@
 use crate::outcome::Reason;
 use crate::serial::Serial;
 use core::net::IpAddr;
-use firstflight_wire::asap::{Carrier, Offer};
+use firstflight_wire::asap::{Encapsulation, Offer};
 use firstflight_wire::tcp::{Cookie, FastOpen};
 use firstflight_wire::{Clock, SeqNum};
 
@@ -33,8 +33,8 @@ pub enum Offered {
     /// None.
     #[default]
     Nothing,
-    /// A question whether the server understands ASAP, or a credential block, with its carrier.
-    Offer(Offer, Carrier),
+    /// A question whether the server understands ASAP, or a credential block, with its encapsulation.
+    Offer(Offer, Encapsulation),
     /// An option of another version, or a malformed one. The payload may contain a credential, so it is never
     /// delivered.
     Unreadable,
@@ -43,10 +43,10 @@ pub enum Offered {
 impl Offered {
     /// Parses the value of [`Options::asap`](firstflight_wire::tcp::Options::asap).
     #[must_use]
-    pub fn read(option: Option<&[u8]>, carrier: Carrier) -> Self {
+    pub fn read(option: Option<&[u8]>, encapsulation: Encapsulation) -> Self {
         match option.map(Offer::parse) {
             None => Self::Nothing,
-            Some(Some(offer)) => Self::Offer(offer, carrier),
+            Some(Some(offer)) => Self::Offer(offer, encapsulation),
             Some(None) => Self::Unreadable,
         }
     }

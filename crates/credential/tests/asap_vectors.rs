@@ -9,7 +9,7 @@ use firstflight_credential::asap::{
 };
 use firstflight_wire::Instant;
 use firstflight_wire::asap::message::Message;
-use firstflight_wire::asap::{Block, Carrier, CertificateFlags};
+use firstflight_wire::asap::{Block, CertificateFlags, Encapsulation};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn first_flights_are_signed_the_same() {
         let certificate =
             ClientCertificate::new(body, verifier.public(), address, client, Instant::ZERO).unwrap();
         let again = certificate.request(
-            if vector["carrier"] == "ip" { Carrier::Ip } else { Carrier::Udp },
+            if vector["encapsulation"] == "ip" { Encapsulation::Ip } else { Encapsulation::Udp },
             &identity(&vector["identity"]),
             &bytes(&vector, "data"),
             block.request.request_id,

@@ -88,7 +88,7 @@ impl<'a> ConnectionInfo<'a> {
         HEAD + if self.address.is_ipv4() { 4 } else { 16 } + BLOCK_SENT + self.data.len()
     }
 
-    /// The TCP segment that it represents, as a datagram of the carrier contains it: with block, data and
+    /// The TCP segment that it represents, as a datagram of the encapsulation contains it: with block, data and
     /// options, and a checksum of zero (`docs/spec/asap.md` §8).
     #[must_use]
     pub fn segment(&self) -> Vec<u8> {
@@ -159,7 +159,7 @@ impl<'a> ConnectionInfo<'a> {
     ///
     /// # Errors
     /// [`ParseError::Truncated`], or [`ParseError::Malformed`] for features that this version does not have:
-    /// reserved bits, another carrier than UDP, port 0, a window scale above 14, an IPv4-mapped address, more
+    /// reserved bits, another encapsulation than UDP, port 0, a window scale above 14, an IPv4-mapped address, more
     /// data than eight fragments carry. The sender is at fault.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (&[version, flags, o, p, s, t, d, e, i, j, k, l, w, x, m, n, scale, zero], rest) =

@@ -140,7 +140,7 @@ async fn answers(remote: SocketAddr, port: u16) -> bool {
     let connect = async {
         let link = UdpLink::towards(SocketAddr::new(remote.ip(), port))?;
         let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
-        let config = ConnectConfig::default().carrier(Some(port));
+        let config = ConnectConfig::default().encapsulation(Some(port));
         let stream = endpoint.connect(remote, FirstFlight::empty(), &config).await?;
         drop(stream);
         endpoint.shutdown(CLOSE).await;

@@ -11,7 +11,7 @@ use firstflight_wire::ip::{self, Ecn, Protocol};
 use firstflight_wire::tcp::{
     Cookie, FastOpen, FastOpenForm, Flags, Header, OptionBytes, Segment, SynOptions, fill_checksum,
 };
-use firstflight_wire::{Instant, SeqNum, carrier, udp};
+use firstflight_wire::{Instant, SeqNum, encapsulation, udp};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -75,10 +75,10 @@ pub(crate) fn packet(src: SocketAddr, dst: SocketAddr, segment: &[u8]) -> Vec<u8
 
 /// A TCP segment in UDP, between these source and destination ports.
 pub(crate) fn datagram(src: SocketAddr, dst: SocketAddr, (from, to): (u16, u16), segment: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; udp::HEADER + carrier::HEADER];
+    let mut bytes = vec![0; udp::HEADER + encapsulation::HEADER];
     let header = udp::Header { src_port: from, dst_port: to };
-    header.emit(carrier::HEADER + segment.len(), &mut bytes).unwrap();
-    carrier::emit_segment_header(&mut bytes[udp::HEADER..]).unwrap();
+    header.emit(encapsulation::HEADER + segment.len(), &mut bytes).unwrap();
+    encapsulation::emit_segment_header(&mut bytes[udp::HEADER..]).unwrap();
     bytes.extend(with_ports(src, dst, segment));
     udp::fill_checksum(&mut bytes, src.ip(), dst.ip());
     in_ip(src, dst, Protocol::Udp, &bytes)

@@ -1,6 +1,6 @@
 //! Extracts the segment from a captured frame.
 
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::icmp::{self, IcmpError};
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::Segment;
@@ -150,8 +150,8 @@ impl<'a> Content<'a> {
     /// a header whose checksum was left to the network card gets that checksum. For the same reason TCP's own
     /// checksum is not verified.
     ///
-    /// Returns `None` if it is neither TCP (on IP, or in firstflight's UDP carrier) nor an ICMP error over IP, if it
-    /// is a later fragment, or if too little of it was captured.
+    /// Returns `None` if it is neither TCP (on IP, or in firstflight's UDP encapsulation) nor an ICMP error over IP, if
+    /// it is a later fragment, or if too little of it was captured.
     pub(crate) fn read(link: LinkType, bytes: &'a mut Vec<u8>) -> Option<Self> {
         let start = link.ip_offset(bytes)?;
         let captured = bytes.len();

@@ -90,7 +90,7 @@ impl Summary {
     pub(crate) fn add(&mut self, subject: Subject, verdict: &Verdict) {
         self.connections += 1;
         self.translated += u64::from(self.was_seen(subject.began));
-        self.add_carrier(subject, verdict);
+        self.add_encapsulation(subject, verdict);
         let server = subject.server;
         *self.outcomes.entry(verdict.outcome).or_default() += 1;
         self.probed += u64::from(verdict.probed());
@@ -125,7 +125,7 @@ impl Summary {
         before.is_some_and(|before| apart(before, began) < TOGETHER)
     }
 
-    fn add_carrier(&mut self, subject: Subject, verdict: &Verdict) {
+    fn add_encapsulation(&mut self, subject: Subject, verdict: &Verdict) {
         let server = self.servers.get_or_insert_mut(subject.server, Server::default);
         if subject.in_udp {
             server.udp += 1;

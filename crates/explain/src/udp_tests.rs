@@ -78,7 +78,7 @@ fn notes_after_error(quote: usize) -> Vec<String> {
 
 #[test]
 fn an_icmp_error_finds_its_connection_in_udp() {
-    // UDP header, carrier header, TCP ports, sequence number.
+    // UDP header, encapsulation header, TCP ports, sequence number.
     assert_eq!(notes_after_error(20), ["icmp-error", "no-answer"]);
     // Many routers quote too little for the sequence number. Such an error counts for no connection.
     assert_eq!(notes_after_error(19), ["no-answer", "no-answer"]);

@@ -253,8 +253,8 @@ impl DnsPath {
         let first = Self::given(flights)?;
         let certified = config.asap.as_ref().ok_or(HeldBack::NoCertificate)?;
         let (proof, carried) = inner.admits(first, certified)?;
-        let carrier = Some(config.carrier.unwrap_or(service.port.get()));
-        let config = config.clone().carrier(carrier);
+        let encapsulation = Some(config.encapsulation.unwrap_or(service.port.get()));
+        let config = config.clone().encapsulation(encapsulation);
         if inner.losses().is_paused(&(&dns_path).into(), inner.time.now()) {
             return Err(HeldBack::Lost);
         }

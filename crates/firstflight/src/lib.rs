@@ -189,9 +189,9 @@ pub use {
     endpoint::shards::Sharding,
     engine::{keys, serial_file, trust},
     firstflight_stack::{
-        CarrierConfig, Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
-        FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes, RelayedFlight, ResponsePolicy,
-        StateName, UnknownResponsePolicy,
+        Certified, CloseReason, Config, ConnectConfig, ConnectError, ConnectionInfo, Counters,
+        EncapsulationConfig, FragmentLimits, Gauges, Limits, ListenConfig, ListenError, Outcomes,
+        RelayedFlight, ResponsePolicy, StateName, UnknownResponsePolicy,
     },
     listener::Listener,
     parts::{link, tcp},

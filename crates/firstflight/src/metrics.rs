@@ -9,8 +9,8 @@
 //! | `firstflight_syn_cookies_sent_total` | | SYN cookies sent |
 //! | `firstflight_syn_cookies_returned_total` | | SYN cookies that were returned and valid |
 //! | `firstflight_resets_sent_total` | | RSTs for segments of no connection |
-//! | `firstflight_carrier_paths_checked_total` | | checks of another UDP port of a connection's client |
-//! | `firstflight_carrier_paths_moved_total` | | connections that moved to another UDP port of their client, or back |
+//! | `firstflight_encapsulation_paths_checked_total` | | checks of another UDP port of a connection's client |
+//! | `firstflight_encapsulation_paths_moved_total` | | connections that moved to another UDP port of their client, or back |
 //! | `firstflight_packets_total` | `direction` | packets received (reassembled packets included) and sent |
 //! | `firstflight_fragments_total` | | fragments among the received packets |
 //! | `firstflight_packets_reassembled_total` | | packets reassembled from fragments |
@@ -215,13 +215,13 @@ fn counts(counters: &Counters) -> [Count; 22] {
         ),
         plain("firstflight_resets_sent_total", c.resets_sent, "RSTs for segments of no connection"),
         plain(
-            "firstflight_carrier_paths_checked_total",
-            c.carrier_paths_checked,
+            "firstflight_encapsulation_paths_checked_total",
+            c.encapsulation_paths_checked,
             "Checks of another UDP port of a connection's client",
         ),
         plain(
-            "firstflight_carrier_paths_moved_total",
-            c.carrier_paths_moved,
+            "firstflight_encapsulation_paths_moved_total",
+            c.encapsulation_paths_moved,
             "Connections that moved to another UDP port of their client, or back",
         ),
         plain(

@@ -43,7 +43,7 @@ fn world(fast_open: bool) -> World {
         mss: None,
         request_id: None,
     };
-    let config = ConnectConfig::default().fast_open(fast_open).asap(Some(asap)).carrier(Some(port));
+    let config = ConnectConfig::default().fast_open(fast_open).asap(Some(asap)).encapsulation(Some(port));
     World { client, _server: server, listener, config }
 }
 

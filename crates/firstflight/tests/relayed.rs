@@ -13,7 +13,7 @@ use firstflight_dns::{
     Reassembly, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, Relayed, WindowScale, seal,
 };
 use firstflight_wire::asap::{BLOCK_LEN, DnsPathParam, Hint, Reply, Status, Zone};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::tcp::Segment;
 use firstflight_wire::{Instant, SeqNum};
 use rand_chacha::ChaCha20Rng;

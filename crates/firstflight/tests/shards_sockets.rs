@@ -66,7 +66,7 @@ async fn shards_share_a_udp_port() {
     let (server, client) = (start(&workers, at_server), start(&others, at_client));
     let service = SocketAddr::new(at_server.local_addr().ip(), 80);
     let threads = serve(server.listen(fast_open(service)).unwrap(), &workers);
-    let connect = ConnectConfig::default().fast_open(true).carrier(Some(at_server.local_addr().port()));
+    let connect = ConnectConfig::default().fast_open(true).encapsulation(Some(at_server.local_addr().port()));
     let connect = Arc::new(connect);
     for n in 0..64_u8 {
         let (client, connect) = (client.clone(), Arc::clone(&connect));

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use firstflight::link::{BusyPoll, Link, UdpLink};
-use firstflight::{CarrierConfig, Client, ConnectConfig, Endpoint, FirstFlight, ListenConfig, credential};
+use firstflight::{
+    Client, ConnectConfig, EncapsulationConfig, Endpoint, FirstFlight, ListenConfig, credential,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ fn busy(link: UdpLink, window: Duration) -> Endpoint {
 fn client(ip: IpAddr, port: u16) -> (Endpoint, SocketAddr, ConnectConfig) {
     let link = UdpLink::towards(SocketAddr::new(ip, port)).unwrap();
     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    let config = ConnectConfig::default().carrier(Some(port));
+    let config = ConnectConfig::default().encapsulation(Some(port));
     (endpoint, SocketAddr::new(ip, PORT), config)
 }
 
@@ -111,7 +113,7 @@ async fn busy_polling_loses_no_byte() {
         });
         let remote = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
         let client = busy(UdpLink::towards(remote).unwrap(), window);
-        let config = ConnectConfig::default().carrier(Some(port));
+        let config = ConnectConfig::default().encapsulation(Some(port));
         let remote = SocketAddr::new(remote.ip(), PORT);
         for _ in 0..20 {
             let stream = client.connect(remote, FirstFlight::empty(), &config);
@@ -161,7 +163,7 @@ async fn a_connect_out_of_idle_polls_busily() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let to = SocketAddr::new(remote.ip(), PORT);
         let connecting = tokio::spawn(async move {
-            let config = ConnectConfig::default().carrier(Some(remote.port()));
+            let config = ConnectConfig::default().encapsulation(Some(remote.port()));
             client.connect(to, FirstFlight::empty(), &config).await.map(drop)
         });
         silent.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
@@ -240,7 +242,7 @@ async fn a_client_on_all_addresses_connects_from_the_one_that_the_route_leads_to
     let (v4, v6) = (listen(&server, false), listen(&server, true));
     let link = UdpLink::bind_all(0).unwrap();
     let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    let config = ConnectConfig::default().carrier(Some(port));
+    let config = ConnectConfig::default().encapsulation(Some(port));
     for (ip, listener) in [("127.0.0.1", &v4), ("::1", &v6), ("127.0.0.1", &v4)] {
         let ip: IpAddr = ip.parse().unwrap();
         let remote = SocketAddr::new(ip, PORT);
@@ -281,11 +283,11 @@ async fn the_link_decides_the_port_and_who_checks() {
     let link = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = link.port();
     let mut config = firstflight::config(Vec::new()).unwrap();
-    config.carrier = Some(CarrierConfig::new(1).keep_alive(None));
+    config.encapsulation = Some(EncapsulationConfig::new(1).keep_alive(None));
     let endpoint = Endpoint::over_udp(config, link);
     let listen = ListenConfig::new("127.0.0.1:80".parse().unwrap());
     assert!(endpoint.listen(listen).is_ok(), "the socket's address is the stack's");
-    let config = ConnectConfig::default().carrier(Some(port));
+    let config = ConnectConfig::default().encapsulation(Some(port));
     let ourselves = endpoint.connect("127.0.0.1:80".parse().unwrap(), FirstFlight::empty(), &config).await;
     assert!(ourselves.is_err());
 }

@@ -9,8 +9,8 @@ use firstflight_credential::{PendingLimit, Quarantine, ReplayGuard};
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Offer, RequestCertificate, RequestInput,
-    certificate_input,
+    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Offer, RequestCertificate,
+    RequestInput, certificate_input,
 };
 use firstflight_wire::tcp::{OptionBytes, OptionsBuf};
 use rand_chacha::ChaCha20Rng;
@@ -109,7 +109,7 @@ impl Forge<'_> {
         let request_id = random.next_u64().to_be_bytes();
         let len = BLOCK_LEN + self.padding;
         let input = RequestInput {
-            carrier: Carrier::Ip,
+            encapsulation: Encapsulation::Ip,
             relayed: false,
             address: self.address,
             identity: *identity().digest(),

@@ -11,7 +11,7 @@
 //! Make links and channels, and poll them, within a tokio runtime whose I/O driver is enabled. Elsewhere tokio panics.
 //!
 //! The kernel has checked that a received datagram is for this host and that its checksum is right, so the
-//! link writes a checksum field of zero. Tell the stack so by `from_socket` of its carrier settings. The
+//! link writes a checksum field of zero. Tell the stack so by `from_socket` of its encapsulation settings. The
 //! kernel also computes the checksums of sent datagrams.
 
 mod channel;

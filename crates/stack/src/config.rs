@@ -168,7 +168,7 @@ pub struct Config {
     /// The local ports of connects that name none; by default those of Linux, 32,768 to 60,999. A link that shares the host's address with the kernel has few.
     pub ports: RangeInclusive<u16>,
     /// Also speak TCP in UDP datagrams; `None` means raw IP only.
-    pub carrier: Option<CarrierConfig>,
+    pub encapsulation: Option<EncapsulationConfig>,
     /// The place among several stacks that share the addresses; `None` if there is one stack.
     pub shard: Option<ShardConfig>,
     /// For stacks on queues of a device that chooses the queue of a flow by itself, as a network card does: where all of them note their
@@ -191,7 +191,7 @@ setters! {
         hop_limit: NonZeroU8,
         answer_echo: bool,
         ports: RangeInclusive<u16>,
-        carrier: Option<CarrierConfig>,
+        encapsulation: Option<EncapsulationConfig>,
         shard: Option<ShardConfig>,
         owners: Option<Arc<FlowOwners>>,
     }
@@ -210,7 +210,7 @@ impl core::fmt::Debug for Config {
             .field("mtu", &self.mtu)
             .field("tcp", &self.tcp)
             .field("limits", &self.limits)
-            .field("carrier", &self.carrier)
+            .field("encapsulation", &self.encapsulation)
             .field("shard", &self.shard)
             .finish_non_exhaustive()
     }
@@ -233,7 +233,7 @@ impl Config {
             hop_limit: HOP_LIMIT,
             answer_echo: true,
             ports: DEFAULT_RANGE,
-            carrier: None,
+            encapsulation: None,
             shard: None,
             owners: None,
         }
@@ -255,15 +255,16 @@ impl Config {
 ///
 /// Connections over one port are told apart by both ends' addresses, UDP ports and inner TCP ports. The inner
 /// destination port selects the listener, so one UDP port serves many. When an address translator on the path gives
-/// a client another UDP port, the server checks that port, and the connection continues there (`docs/carrier.md`).
+/// a client another UDP port, the server checks that port, and the connection continues there
+/// (`docs/udp-encapsulation.md`).
 ///
 /// A client that has not answered has no proof of its address. It gets one SYN-ACK retransmission at most, so in
 /// all less than three times what it sent. A valid credential is that proof, as on raw IP
 /// ([`ListenConfig::response`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CarrierConfig {
-    /// The UDP port that all datagrams come to and leave from; 0 disables the carrier.
+pub struct EncapsulationConfig {
+    /// The UDP port that all datagrams come to and leave from; 0 disables the encapsulation.
     pub port: u16,
     /// Largest UDP payload sent, bytes. The default of 1,200 passes practically every path (RFC 9000 §14).
     pub datagram: u16,
@@ -288,7 +289,7 @@ pub struct CarrierConfig {
 }
 
 setters! {
-    CarrierConfig {
+    EncapsulationConfig {
         port: u16,
         datagram: u16,
         probe: bool,
@@ -299,13 +300,13 @@ setters! {
     }
 }
 
-impl CarrierConfig {
-    /// A carrier on this UDP port with every check, and with keep-alives after 15 s without a time limit.
+impl EncapsulationConfig {
+    /// An encapsulation on this UDP port with every check, and with keep-alives after 15 s without a time limit.
     #[must_use]
     pub const fn new(port: u16) -> Self {
         Self {
             port,
-            datagram: firstflight_wire::carrier::BASE_DATAGRAM,
+            datagram: firstflight_wire::encapsulation::BASE_DATAGRAM,
             probe: true,
             keep_alive: Some(Duration::from_secs(15)),
             first_keep_alive: Duration::from_millis(250),
@@ -502,10 +503,10 @@ pub struct ConnectConfig {
     pub local: Option<SocketAddr>,
     /// Settings of the connection, if other than the stack's.
     pub tcp: Option<Arc<firstflight_tcp::Config>>,
-    /// Connect in UDP datagrams to this UDP port of the server ([`Config::carrier`]). No second attempt from
+    /// Connect in UDP datagrams to this UDP port of the server ([`Config::encapsulation`]). No second attempt from
     /// another port is needed there, because boxes that see TCP's options do not look inside UDP. An unanswered SYN
     /// is sent again plain. Before that, a certificate's data that must not run twice is sent again once.
-    pub carrier: Option<u16>,
+    pub encapsulation: Option<u16>,
 }
 
 setters! {
@@ -518,7 +519,7 @@ setters! {
         asap: Option<Certified>,
         local: Option<SocketAddr>,
         tcp: Option<Arc<firstflight_tcp::Config>>,
-        carrier: Option<u16>,
+        encapsulation: Option<u16>,
     }
 }
 

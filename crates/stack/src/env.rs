@@ -41,7 +41,8 @@ impl Env {
         // An IPv6 header is 20 bytes longer than IPv4's. Connections take the smaller of this size and the path's.
         tcp.set_mss(tcp.largest_segment().min(config.mtu.saturating_sub(40).min(0xffff) as u16));
         let limits = &config.limits;
-        let from_socket = config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        let from_socket =
+            config.encapsulation.as_ref().is_some_and(|encapsulation| encapsulation.from_socket);
         Self {
             tcp: Arc::new(tcp),
             clock: Clock { mono: now, unix_ms: 0, uncertainty: Duration::MAX },
@@ -99,7 +100,8 @@ impl Env {
     pub(crate) fn comes_from_another(&mut self, key: &FlowKey) -> bool {
         let (src, dst) = (key.remote_ip(), key.local_ip());
         // The system has checked what comes through its socket. A program on this host may be at a loopback address.
-        let from_socket = self.config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket);
+        let from_socket =
+            self.config.encapsulation.as_ref().is_some_and(|encapsulation| encapsulation.from_socket);
         if !from_socket && !self.is_ours(dst) {
             self.journal.drop_packet(Drop::NotForUs);
             return false;
@@ -122,8 +124,8 @@ impl Env {
     #[inline]
     pub(crate) fn path_mss(&self, key: &FlowKey) -> u16 {
         let mut packet = self.config.mtu;
-        if let Some(carrier) = self.config.carrier.as_ref().filter(|_| key.is_carried()) {
-            packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(carrier.datagram));
+        if let Some(encapsulation) = self.config.encapsulation.as_ref().filter(|_| key.is_carried()) {
+            packet = packet.min(key.ip_header_len() + udp::HEADER + usize::from(encapsulation.datagram));
         }
         packet.saturating_sub(key.headers_len() + 20).clamp(48, 0xffff) as u16
     }
@@ -136,7 +138,7 @@ impl Env {
     }
 
     fn carried_probe_sizes(&self, key: &FlowKey) -> [u16; 3] {
-        if self.config.carrier.as_ref().is_none_or(|carrier| !carrier.probe) {
+        if self.config.encapsulation.as_ref().is_none_or(|encapsulation| !encapsulation.probe) {
             return [0; 3];
         }
         let base = self.path_mss(key);

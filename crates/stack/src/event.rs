@@ -135,7 +135,7 @@ drops! {
     Unreported => "unreported",
     /// Its UDP header or checksum is wrong.
     BadUdp => "bad-udp",
-    /// Its UDP datagram is for another port than the carrier's, or carries something else.
+    /// Its UDP datagram is for another port than the encapsulation's, or carries something else.
     NotCarried => "not-carried",
     /// Its UDP datagram is for the verifier that shares the port, and too many of them wait.
     VerifierQueueFull => "verifier-queue-full",
@@ -209,5 +209,5 @@ pub struct ConnectionInfo {
     /// Counts.
     pub totals: Totals,
     /// The peer's UDP port, if its segments travel in UDP datagrams.
-    pub carrier: Option<u16>,
+    pub encapsulation: Option<u16>,
 }

@@ -2,7 +2,7 @@
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use firstflight_wire::{carrier, udp};
+use firstflight_wire::{encapsulation, udp};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
@@ -26,7 +26,7 @@ impl PartialEq for FlowKey {
 }
 
 /// Bytes between the IP header and a segment in UDP.
-pub(crate) const OUTER: usize = udp::HEADER + carrier::HEADER;
+pub(crate) const OUTER: usize = udp::HEADER + encapsulation::HEADER;
 
 /// The upper half of an IPv4 address's place, so that one comparison shows the family. IPv6 addresses that begin
 /// with this number are multicast addresses. They count as beginning with the number before it; no connection has
@@ -169,7 +169,7 @@ impl FlowKey {
         if self.local[0] == V4 { 20 } else { 40 }
     }
 
-    /// Length of the headers in front of its segments: IP's, and in UDP also UDP's and the carrier's.
+    /// Length of the headers in front of its segments: IP's, and in UDP also UDP's and the encapsulation's.
     #[inline]
     #[must_use]
     pub(crate) fn headers_len(&self) -> usize {

@@ -17,9 +17,9 @@ extern crate std;
 
 mod addresses;
 mod asap;
-mod carrier;
 mod client;
 pub mod config;
+mod encapsulation;
 mod env;
 mod event;
 mod flow;
@@ -41,7 +41,7 @@ pub use asap::relayed::RelayedFlight;
 pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;
 pub use config::{
-    CarrierConfig, Certified, Config, ConnectConfig, Limits, ListenConfig, ResponsePolicy,
+    Certified, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,
 };
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};

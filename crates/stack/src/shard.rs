@@ -18,7 +18,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::Claim;
 use firstflight_wire::Instant;
-use firstflight_wire::carrier::Control;
+use firstflight_wire::encapsulation::Control;
 
 /// Bytes of packets for other shards that a stack keeps until they are polled. A driver polls after each burst of
 /// received packets.
@@ -351,10 +351,10 @@ impl Membership {
         owner != shard.config.index() && shard.hand_to(owner, Visits::default(), packet, journal)
     }
 
-    /// Passes a control message of the carrier on. A check of a path goes to the owner of its connection. Keep-alives
-    /// and their resets concern all stacks with connections between the two UDP ports, so each stack passes them to the
-    /// next one; the last one answers if none of them knew the ports. `ours`: this stack knows them. False if it has to
-    /// handle the message, too.
+    /// Passes a control message of the encapsulation on. A check of a path goes to the owner of its connection.
+    /// Keep-alives and their resets concern all stacks with connections between the two UDP ports, so each stack passes
+    /// them to the next one; the last one answers if none of them knew the ports. `ours`: this stack knows them. False
+    /// if it has to handle the message, too.
     pub(crate) fn pass_on_control(
         &mut self,
         key: &FlowKey,

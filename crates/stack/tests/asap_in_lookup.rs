@@ -7,11 +7,11 @@ use firstflight_credential::asap::{AsapPolicy, ReplyKey};
 use firstflight_credential::{Outcome, PendingLimit, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{
-    CarrierConfig, CloseReason, ConnId, ConnectConfig, ConnectError, FirstData, InLookupSyn, ListenConfig,
-    ListenerId, Readiness, RelayedFlight, StateName,
+    CloseReason, ConnId, ConnectConfig, ConnectError, EncapsulationConfig, FirstData, InLookupSyn,
+    ListenConfig, ListenerId, Readiness, RelayedFlight, StateName,
 };
 use firstflight_wire::Instant;
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::icmp::{self, IcmpErrorKind};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
@@ -50,13 +50,14 @@ fn pair(v6: bool) -> (Pair, ListenerId) {
 
 fn pair_with(v6: bool, policy: AsapPolicy) -> (Pair, ListenerId) {
     let mut pair = Pair::new(PathConfig::with_delay(DELAY), 7, v6, |config, end| {
-        config.carrier = Some(CarrierConfig::new(if end == End::Client { CLIENT } else { SERVER }));
+        config.encapsulation =
+            Some(EncapsulationConfig::new(if end == End::Client { CLIENT } else { SERVER }));
         if end == End::Server {
             config.addresses.push(other_address(v6));
         }
     });
     pair.keep_log = true;
-    pair.carrier = Some(SERVER);
+    pair.encapsulation = Some(SERVER);
     let listener = pair.listen_with(|config| config.asap = Some(policy));
     (pair, listener)
 }
@@ -68,7 +69,7 @@ fn connect(p: &mut Pair) -> InLookupSyn {
 fn connect_with(p: &mut Pair, data: FirstData<'_>) -> InLookupSyn {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
-    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(Some(SERVER));
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).encapsulation(Some(SERVER));
     let in_lookup = p.client.connect_in_lookup(PORT, data, &config, p.now).unwrap();
     assert!(p.client.expect_answer(in_lookup.id, key(5)));
     in_lookup
@@ -611,15 +612,15 @@ fn what_cannot_be_put_in_a_lookup_or_sent() {
     let address = p.client.config().addresses[0];
     let good = ConnectConfig::default()
         .asap(Some(certified(certificate(1, 2, address), p.now)))
-        .carrier(Some(SERVER));
+        .encapsulation(Some(SERVER));
     let now = p.now;
     let mut fails = |port, config: &ConnectConfig| {
         p.client.connect_in_lookup(port, FirstData::whole(REQUEST), config, now).unwrap_err()
     };
     assert_eq!(fails(PORT, &good.clone().asap(None)), ConnectError::NoCertificate);
-    assert_eq!(fails(PORT, &good.clone().carrier(None)), ConnectError::NoCarrier);
+    assert_eq!(fails(PORT, &good.clone().encapsulation(None)), ConnectError::NoEncapsulation);
     assert_eq!(fails(0, &good), ConnectError::BadRemote);
-    assert_eq!(fails(PORT, &good.clone().carrier(Some(0))), ConnectError::BadRemote);
+    assert_eq!(fails(PORT, &good.clone().encapsulation(Some(0))), ConnectError::BadRemote);
     let v6 = certified(certificate(1, 2, "2001:db8::5".parse().unwrap()), now);
     assert_eq!(fails(PORT, &good.asap(Some(v6))), ConnectError::NoAddress);
     let in_lookup = connect(&mut p);

@@ -6,9 +6,9 @@ use crate::handed::*;
 use crate::peer::{Got, Seg, seg};
 use firstflight_credential::asap::{AsapPolicy, Identity};
 use firstflight_credential::{Outcome, PendingLimit};
-use firstflight_stack::{CarrierConfig, ResponsePolicy, StateName};
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Status};
-use firstflight_wire::carrier::Carried;
+use firstflight_stack::{EncapsulationConfig, ResponsePolicy, StateName};
+use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Hint, Offer, Status};
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
@@ -207,7 +207,7 @@ fn one_address_gets_few_of_them() {
 #[test]
 fn they_do_not_use_up_the_budget_of_others() {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
         config.limits.asap.relayed_per_second = 0;
     };
     let relays = |policy: &mut AsapPolicy| policy.relayed = Some(Arc::new(PendingLimit::new(64)));
@@ -217,7 +217,7 @@ fn they_do_not_use_up_the_budget_of_others() {
     assert_eq!(s.signatures(), 0);
     s.p.flow(41_000, 77);
     let now = Instant::ZERO + Duration::from_secs(60);
-    let block = client().request(Carrier::Udp, &identity(), DATA, [6; 8], now);
+    let block = client().request(Encapsulation::Udp, &identity(), DATA, [6; 8], now);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
     s.asks(syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })).ack(AFTER);

@@ -9,10 +9,10 @@ use firstflight_credential::asap::{ClientCertificate, PrivateKey, TrustStore, ce
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, PendingLimit, RemoteGuard, ReplayTable, Replays, Window,
 };
-use firstflight_stack::{CarrierConfig, RelayedFlight};
+use firstflight_stack::{EncapsulationConfig, RelayedFlight};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{CertificateFlags, Hint, Status};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
@@ -69,7 +69,7 @@ fn a_store_is_not_asked_about_what_waits_no_more() {
 #[test]
 fn what_has_no_block_is_not_used_up_either() {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
     };
     let mut s = server_with(
         tune,

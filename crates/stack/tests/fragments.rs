@@ -3,7 +3,7 @@
 use crate::pair::Pair;
 use crate::peer::{Peer, key, policy, seg};
 use firstflight_link::path::{PathConfig, fragment};
-use firstflight_stack::{CarrierConfig, Config, Drop, FragmentLimits, Trace};
+use firstflight_stack::{Config, Drop, EncapsulationConfig, FragmentLimits, Trace};
 use firstflight_tcp::EcnPolicy;
 use firstflight_wire::ip::{Ecn, Fragment, Packet, Protocol};
 use firstflight_wire::tcp::Flags;
@@ -23,10 +23,10 @@ fn upload(path: PathConfig, v6: bool, carried: bool, seed: u64) -> Pair {
         config.mtu = 1500;
         if carried {
             let datagram = if v6 { 1452 } else { 1472 };
-            config.carrier = Some(CarrierConfig::new(UDP_PORT).datagram(datagram));
+            config.encapsulation = Some(EncapsulationConfig::new(UDP_PORT).datagram(datagram));
         }
     });
-    p.carrier = carried.then_some(UDP_PORT);
+    p.encapsulation = carried.then_some(UDP_PORT);
     let listener = p.listen(None);
     let client = p.connect(b"", false);
     let server = p.accept(listener);
@@ -178,7 +178,7 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
         (&|f| f.src = set("224.0.0.1"), Drop::BadSource),
         (&|f| f.src = set("0.0.0.0"), Drop::BadSource),
         (&|f| f.next = Protocol::Other(47), Drop::Protocol),
-        // UDP is not supported without a carrier.
+        // UDP is not supported without an encapsulation.
         (&|f| f.next = Protocol::Udp, Drop::Protocol),
     ];
     for (alter, reason) in cases {

@@ -55,7 +55,7 @@ impl Exchange {
     fn visit(mut self, title: &str, by: By) -> Self {
         let p = &mut self.pair;
         let (began, from) = (p.now, p.log.len());
-        let mut config = ConnectConfig::default().carrier(p.carrier).replay_safe(true);
+        let mut config = ConnectConfig::default().encapsulation(p.encapsulation).replay_safe(true);
         match by {
             By::Handshake => {}
             By::FastOpen => config.fast_open = true,

@@ -3,7 +3,7 @@
 use crate::pair::{End, Pair, key, policy};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::ConnectConfig;
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
@@ -50,7 +50,7 @@ fn fetch(udp: bool, acks: usize) -> u64 {
         }
         true
     }));
-    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(p.carrier);
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).encapsulation(p.encapsulation);
     let began = p.now;
     let id = p.client.connect(p.server_addr(), REQUEST, &config, p.now).unwrap().0;
     let server = p.accept(listener);

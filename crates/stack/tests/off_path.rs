@@ -1,7 +1,7 @@
 //! What an off-path attacker can see of other connections.
 
 use crate::peer::{PORT, Peer, Seg, seg};
-use firstflight_stack::{CarrierConfig, ListenConfig};
+use firstflight_stack::{EncapsulationConfig, ListenConfig};
 use firstflight_wire::ip::Protocol;
 use std::net::SocketAddr;
 
@@ -70,7 +70,7 @@ fn a_stranger_cannot_tell_whether_a_challenge_ack_left() {
 /// `Peer` checks that for every packet of these tests.
 #[test]
 fn no_packet_has_an_identification() {
-    let mut p = Peer::with(|c| c.carrier = Some(CarrierConfig::new(4433)));
+    let mut p = Peer::with(|c| c.encapsulation = Some(EncapsulationConfig::new(4433)));
     let listener = p.listen();
     let id = p.open_passive(listener, seg().mss(1460));
     p.write(id, &[1; 5_000]);

@@ -6,7 +6,7 @@ use crate::pair::{End, Pair, SERVER_UDP};
 use crate::translator::translate;
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
@@ -28,7 +28,7 @@ fn visit(p: &mut Pair) -> ConnId {
     let address = p.client.config().addresses[0];
     let mut asap = certified(certificate(1, 2, address), p.now);
     asap.once = true;
-    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(false).carrier(Some(SERVER_UDP));
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(false).encapsulation(Some(SERVER_UDP));
     p.client.connect(p.server_addr(), REQUEST, &config, p.now).unwrap().0
 }
 

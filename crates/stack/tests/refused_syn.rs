@@ -5,7 +5,7 @@ use crate::peer::primed::{AFTER, DATA, end, failures, outcome, primed};
 use crate::peer::{Got, PORT, Peer, Seg, seg};
 use crate::visitor::{Visit, once, visit};
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{CarrierConfig, CloseReason, ConnId, ConnectConfig, StateName};
+use firstflight_stack::{CloseReason, ConnId, ConnectConfig, EncapsulationConfig, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 
 const REFUSED: Outcome = Outcome::Handshake(Reason::SynRefused);
@@ -286,7 +286,7 @@ fn many_messages_of_a_path_too_small_make_one_syn() {
 // --- in UDP --------------------------------------------------------------------------------------
 
 fn in_udp() -> Peer {
-    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(4433)));
+    let mut p = Peer::with(|config| config.encapsulation = Some(EncapsulationConfig::new(4433)));
     p.outer = Some((5_000, 4433));
     p
 }
@@ -295,7 +295,7 @@ fn in_udp() -> Peer {
 #[test]
 fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
     let mut p = in_udp();
-    let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
+    let Visit { id, syn, .. } = visit(&mut p, |config| config.encapsulation = Some(5_000));
     p.pass(1_001);
     let again = p.expect().is_syn().empty();
     assert_eq!(again.raw_seq, syn.raw_seq);
@@ -305,7 +305,7 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
     end(&mut p, id);
     // A plain SYN directly follows the next ones.
     for _ in 0..3 {
-        let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
+        let Visit { id, syn, .. } = visit(&mut p, |config| config.encapsulation = Some(5_000));
         assert!(!syn.data.is_empty());
         assert_eq!(p.expect().is_syn().empty().raw_seq, syn.raw_seq);
         p.send(syn_ack(1));
@@ -313,7 +313,7 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
         assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::SynTimedOut));
         end(&mut p, id);
     }
-    let Visit { id, syn, .. } = visit(&mut p, |config| config.carrier = Some(5_000));
+    let Visit { id, syn, .. } = visit(&mut p, |config| config.encapsulation = Some(5_000));
     assert!(syn.data.is_empty());
     assert_eq!(outcome(&p, id), Outcome::Handshake(Reason::FailureMemory));
 }
@@ -323,7 +323,7 @@ fn a_plain_syn_follows_a_first_flight_that_is_dropped_in_udp() {
 fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
     let mut p = in_udp();
     let flight = visit(&mut p, |config| {
-        config.carrier = Some(5_000);
+        config.encapsulation = Some(5_000);
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     });
@@ -342,7 +342,7 @@ fn a_first_flight_in_udp_that_was_taken_is_accepted_by_the_plain_syn() {
 fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
     let mut p = in_udp();
     let once = |config: &mut ConnectConfig| {
-        config.carrier = Some(5_000);
+        config.encapsulation = Some(5_000);
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     };
@@ -366,7 +366,7 @@ fn data_that_must_not_run_twice_does_not_go_behind_a_plain_syn_in_udp() {
 fn data_that_must_not_run_twice_does_not_go_behind_an_earlier_connection_in_udp() {
     let mut p = in_udp();
     let Visit { id, .. } = visit(&mut p, |config| {
-        config.carrier = Some(5_000);
+        config.encapsulation = Some(5_000);
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     });

@@ -5,7 +5,7 @@ use crate::peer::{Peer, Seg, key, policy, seg};
 use firstflight_credential::{
     FastOpenPolicy, OneTimeCookies, OneTimeKeys, Outcome, Reason, Replays, SerialTable,
 };
-use firstflight_stack::{CarrierConfig, ListenerId, ShardConfig, Visits};
+use firstflight_stack::{EncapsulationConfig, ListenerId, ShardConfig, Visits};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -39,7 +39,7 @@ impl Group {
         let stack = |index| {
             let mut p = Peer::with(|config| {
                 config.shard = ShardConfig::new(index, SHARDS, SEED);
-                config.carrier = udp.then(|| CarrierConfig::new(4433).probe(false));
+                config.encapsulation = udp.then(|| EncapsulationConfig::new(4433).probe(false));
             });
             p.outer = udp.then_some((5000, 4433));
             let listener = p.listen_with(|c| c.fast_open = Some(policy.clone()));
@@ -437,7 +437,7 @@ fn the_largest_group_is_not_kept_busy_either() {
 fn a_keep_alive_ends_its_way_at_the_last_of_256_stacks() {
     const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
     let mut p = Peer::with(|config| {
-        config.carrier = Some(CarrierConfig::new(4433));
+        config.encapsulation = Some(EncapsulationConfig::new(4433));
         config.shard = ShardConfig::new(0, ShardConfig::MOST, SEED);
     });
     let packet = p.udp((5000, 4433), &KEEP_ALIVE);

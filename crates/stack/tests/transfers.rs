@@ -11,7 +11,7 @@ use crate::translator::{Translator, translate};
 use crate::watch::Watch;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, ConnId, IoError, ListenerId};
+use firstflight_stack::{ConnId, EncapsulationConfig, IoError, ListenerId};
 use firstflight_tcp::congestion::Algorithm;
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha8Rng;
@@ -160,10 +160,10 @@ fn transfer(seed: u64, way: Way) -> Done {
         config.tcp.set_nodelay(nodelay);
         config.tcp.set_data_in_syn_ack(data_in_syn_ack);
         if carried {
-            config.carrier = Some(CarrierConfig::new(SERVER_UDP + end as u16));
+            config.encapsulation = Some(EncapsulationConfig::new(SERVER_UDP + end as u16));
         }
     });
-    pair.carrier = carried.then_some(SERVER_UDP + End::Server as u16);
+    pair.encapsulation = carried.then_some(SERVER_UDP + End::Server as u16);
     let rate = if dice.chance(60) { dice.below(50) } else { 0 };
     for path in [&mut pair.wire.a_to_b, &mut pair.wire.b_to_a] {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed ^ dice.0.next_u64()));
@@ -241,7 +241,7 @@ fn transfer(seed: u64, way: Way) -> Done {
     let outcome = client.id.and_then(|id| pair.client.info(id)).map(|info| info.outcome);
     let once = client.failed.is_some() && outcome == Some(Outcome::Handshake(Reason::Unknown));
     check(&mut pair, listener, &client, &server);
-    let moves = pair.server.counters().carrier_paths_moved;
+    let moves = pair.server.counters().encapsulation_paths_moved;
     Done { algorithm, bytes: client.read + server.read, whole: client.failed.is_none(), once, moves }
 }
 

@@ -1,7 +1,7 @@
-//! Messages to a verifier that shares the carrier's UDP port.
+//! Messages to a verifier that shares the encapsulation's UDP port.
 
 use crate::peer::{Peer, seg};
-use firstflight_stack::{CarrierConfig, Drop};
+use firstflight_stack::{Drop, EncapsulationConfig};
 use firstflight_wire::asap::message::{ProbeRequest, TransactionId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
@@ -10,10 +10,10 @@ const OURS: u16 = 4433;
 const THEIRS: u16 = 5000;
 
 fn on(v6: bool) -> Peer {
-    let carrier = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+    let encapsulation = |config: &mut firstflight_stack::Config| {
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
     };
-    let mut p = if v6 { Peer::v6(carrier) } else { Peer::with(carrier) };
+    let mut p = if v6 { Peer::v6(encapsulation) } else { Peer::with(encapsulation) };
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -73,11 +73,11 @@ fn nothing_else_is_kept() {
         assert_eq!(p.stack.counters().dropped(reason), before + 1, "{ports:?}");
         assert_eq!(p.stack.poll_verifier_message(), None);
     }
-    // The carrier's datagrams go on.
+    // The encapsulation's datagrams go on.
     p.listen();
     p.send(seg().syn().mss(1176));
     p.expect().syn_ack();
-    assert!(!Peer::new().stack.keep_verifier_messages(), "no carrier, no port");
+    assert!(!Peer::new().stack.keep_verifier_messages(), "no encapsulation, no port");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct SynPlan {
     /// two differ in their timestamps, so an answer tells which of them arrived.
     pub hedged: bool,
     /// Largest payload of the segments without ACK that directly follow the SYN's data, in bytes, within the
-    /// initial window and [`FOLLOWERS`](firstflight_wire::carrier::FOLLOWERS). With 0, which is always used on
+    /// initial window and [`FOLLOWERS`](firstflight_wire::encapsulation::FOLLOWERS). With 0, which is always used on
     /// raw IP, no such segments are sent, because RFC 9293 §3.10.7 drops them.
     pub follow: u16,
     /// The SYN travels by another way that this connection does not see. The SYN counts as sent, and nothing

@@ -100,7 +100,7 @@ fn udp() -> (Endpoint, Listener, Endpoint, ConnectConfig) {
     let listener = server.listen(listen).unwrap();
     let link = UdpLink::towards(SocketAddr::new(LOCAL, port)).unwrap();
     let client = Endpoint::over_udp(firstflight::config(Vec::new()).unwrap(), link);
-    (server, listener, client, ConnectConfig::default().fast_open(true).carrier(Some(port)))
+    (server, listener, client, ConnectConfig::default().fast_open(true).encapsulation(Some(port)))
 }
 
 /// In UDP, with cookies: the ClientHello rides in the first flight and is accepted there.

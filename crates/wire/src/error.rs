@@ -28,7 +28,7 @@ pub enum ParseError {
     BadOption,
     /// An ICMP message that is not an error report; its type.
     NotAnError(u8),
-    /// A part of an ASAP object or of a carrier datagram that this version does not define.
+    /// A part of an ASAP object or of an encapsulation datagram that this version does not define.
     Malformed(&'static str),
 }
 

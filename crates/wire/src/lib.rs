@@ -8,7 +8,7 @@
 //!
 //! A received packet is parsed in these steps: [`ip::Packet::parse`], then [`tcp::Segment::parse_checked`],
 //! [`icmp::parse_v4`] or [`icmp::parse_v6`]. For a segment in UDP the steps are
-//! [`udp::Datagram::parse_checked`], [`carrier::Carried::parse`] and [`tcp::Segment::parse`].
+//! [`udp::Datagram::parse_checked`], [`encapsulation::Carried::parse`] and [`tcp::Segment::parse`].
 //! [`ip::Fragment::parse`] reads fragments of packets. A packet is written in the reverse order: the payload is
 //! placed first, [`tcp::Header::emit`] writes the TCP header in front of it, [`tcp::fill_checksum`] completes
 //! the segment, and [`ip::Header::emit`] writes the IP header in front of that.
@@ -19,8 +19,8 @@
 extern crate alloc;
 
 pub mod asap;
-pub mod carrier;
 pub mod checksum;
+pub mod encapsulation;
 mod error;
 pub mod hint;
 pub mod icmp;

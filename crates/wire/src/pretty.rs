@@ -1,7 +1,7 @@
 //! Shows packets as one line of text, in the style of tcpdump.
 
 use crate::ParseError;
-use crate::carrier::{Carried, Control};
+use crate::encapsulation::{Carried, Control};
 use crate::icmp::{self, IcmpError, IcmpErrorKind};
 use crate::ip::{Packet, Protocol};
 use crate::tcp::{FastOpen, FastOpenForm, Flags, SackBlocks, Segment, TcpOption};
@@ -154,13 +154,13 @@ fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> fmt::Result {
             write!(f, ", carries {} > {}: ", segment.src_port, segment.dst_port)?;
             summary(&segment, f)?;
         }
-        Ok(Carried::Control(Control::KeepAlive)) => f.write_str(", carrier keep-alive")?,
-        Ok(Carried::Control(Control::Reset)) => f.write_str(", carrier reset")?,
+        Ok(Carried::Control(Control::KeepAlive)) => f.write_str(", encapsulation keep-alive")?,
+        Ok(Carried::Control(Control::Reset)) => f.write_str(", encapsulation reset")?,
         Ok(Carried::Control(Control::PathChallenge(path))) => {
-            write!(f, ", carrier path challenge {} > {}", path.src_port, path.dst_port)?;
+            write!(f, ", encapsulation path challenge {} > {}", path.src_port, path.dst_port)?;
         }
         Ok(Carried::Control(Control::PathResponse(path))) => {
-            write!(f, ", carrier path response {} > {}", path.src_port, path.dst_port)?;
+            write!(f, ", encapsulation path response {} > {}", path.src_port, path.dst_port)?;
         }
         Err(_) => return Ok(()),
     }

@@ -2,7 +2,7 @@
 //! can call [`parse_everything`] directly.
 
 use crate::tcp::{Options, Segment};
-use crate::{Pretty, carrier, icmp, ip, udp};
+use crate::{Pretty, encapsulation, icmp, ip, udp};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ fn parse_everything(data: &[u8]) {
         assert!(datagram.payload.len() + udp::HEADER <= data.len());
     }
     let _ = udp::Datagram::parse_checked(data, V6, V6);
-    if let Ok(carrier::Carried::Segment(segment)) = carrier::Carried::parse(data) {
-        assert_eq!(segment.len() + carrier::HEADER, data.len());
+    if let Ok(encapsulation::Carried::Segment(segment)) = encapsulation::Carried::parse(data) {
+        assert_eq!(segment.len() + encapsulation::HEADER, data.len());
     }
     for syn in [false, true] {
         let options = Options::parse(data, syn);
@@ -67,7 +67,7 @@ fn plausible(mut data: Vec<u8>) -> Vec<u8> {
         data[4..6].copy_from_slice(&(len - 40).to_be_bytes());
         data[6] = [0, 6, 17, 43, 44, 58, 59, 60][usize::from(data[6]) % 8];
     }
-    // Make the payload a carrier's datagram half of the time, so that the test reaches the segment in it, too.
+    // Make the payload an encapsulation's datagram half of the time, so that the test reaches the segment in it, too.
     let udp = if data.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
     if data.len() >= udp + 12 && data[udp] & 1 == 0 && (data[9] == 17 || data[6] == 17) {
         data[udp + 4..udp + 6].copy_from_slice(&(len - udp as u16).to_be_bytes());

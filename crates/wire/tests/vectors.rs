@@ -6,10 +6,10 @@ use data_encoding::HEXLOWER;
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{Challenge, Message, Request, Token, VantageId};
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestInput,
+    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Hint, Offer, Reply, RequestInput,
     ServiceParam, VerifiersParam, certificate_input, identity_input,
 };
-use firstflight_wire::carrier::{self, Carried, Control};
+use firstflight_wire::encapsulation::{self, Carried, Control};
 use firstflight_wire::tcp::{OptionBytes, Options};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -79,7 +79,11 @@ fn first_flights() {
         // The expected input contains the digest of the data. The tests of `credential` check the hashes.
         let expected = bytes(vector, "request_input");
         let input = RequestInput {
-            carrier: if vector["carrier"] == "ip" { Carrier::Ip } else { Carrier::Udp },
+            encapsulation: if vector["encapsulation"] == "ip" {
+                Encapsulation::Ip
+            } else {
+                Encapsulation::Udp
+            },
             relayed: vector["relayed"].as_bool().unwrap(),
             address,
             identity: array(&vector["identity"], "digest"),
@@ -233,11 +237,11 @@ fn verifiers_of_a_site() {
 
 #[test]
 fn carried_datagrams() {
-    each(&file("carrier"), |vector| {
+    each(&file("encapsulation"), |vector| {
         let datagram = bytes(vector, "datagram");
         let mut out = datagram.clone();
         let (kind, written) = match Carried::parse(&datagram) {
-            Ok(Carried::Segment(_)) => ("segment", carrier::emit_segment_header(&mut out)),
+            Ok(Carried::Segment(_)) => ("segment", encapsulation::emit_segment_header(&mut out)),
             Ok(Carried::Control(control)) => match control {
                 Control::KeepAlive => ("keep-alive", control.emit(&mut out)),
                 Control::Reset => ("reset", control.emit(&mut out)),
@@ -247,8 +251,8 @@ fn carried_datagrams() {
             Err(error) => return assert_eq!(vector["error"], word(error)),
         };
         assert_eq!(vector["type"], kind);
-        // The carrier does not write what follows a segment's header.
-        let len = if kind == "segment" { carrier::HEADER } else { datagram.len() };
+        // The encapsulation does not write what follows a segment's header.
+        let len = if kind == "segment" { encapsulation::HEADER } else { datagram.len() };
         assert_eq!((written, out), (Ok(len), datagram));
     });
 }

@@ -6,7 +6,9 @@ use super::server::{MAGIC, OUTER};
 use super::{PORT, UNIX_MS, identity, verifier};
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight_dns::{Attempt, ConnectionInfo, FragmentQuery, Fragments, seal};
-use firstflight_stack::{CarrierConfig, Certified, Config, ConnId, ConnectConfig, FirstData, IoError, Stack};
+use firstflight_stack::{
+    Certified, Config, ConnId, ConnectConfig, EncapsulationConfig, FirstData, IoError, Stack,
+};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{Block, CertificateFlags};
 use firstflight_wire::tcp::Segment;
@@ -15,7 +17,7 @@ use rand_chacha::rand_core::SeedableRng;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// UDP port of the carrier.
+/// UDP port of the encapsulation.
 const OURS: u16 = 5000;
 
 /// How a first flight travels.
@@ -61,7 +63,7 @@ impl Client {
     pub fn new(number: u8, now: Instant) -> Self {
         let address = IpAddr::from([10, number, 0, 2]);
         let mut config = Config::new(vec![address], [90 + number; 32]);
-        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
         config.limits.connections = 64;
         let key = PrivateKey::from_seed(&[30 + number; 32]);
         let public = *key.public().as_bytes();
@@ -91,8 +93,8 @@ impl Client {
             mss: None,
             request_id: None,
         };
-        let carrier = (way != Way::Ip).then_some(OUTER);
-        ConnectConfig::default().asap(Some(asap)).replay_safe(!once).carrier(carrier)
+        let encapsulation = (way != Way::Ip).then_some(OUTER);
+        ConnectConfig::default().asap(Some(asap)).replay_safe(!once).encapsulation(encapsulation)
     }
 
     /// Connects directly to `server`.
@@ -123,7 +125,13 @@ impl Client {
 
     /// A block for a request with this id and data, signed for a SYN on IP.
     pub fn on_ip(&self, data: &[u8], request_id: [u8; 8], now: Instant) -> Block {
-        self.certificate.request(firstflight_wire::asap::Carrier::Ip, &identity(), data, request_id, now)
+        self.certificate.request(
+            firstflight_wire::asap::Encapsulation::Ip,
+            &identity(),
+            data,
+            request_id,
+            now,
+        )
     }
 
     /// The client's public key.

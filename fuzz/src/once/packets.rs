@@ -2,7 +2,7 @@
 
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{BLOCK_LEN, Block};
-use firstflight_wire::carrier::{Carried, HEADER, emit_segment_header};
+use firstflight_wire::encapsulation::{Carried, HEADER, emit_segment_header};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{self, Flags, OptionsBuf, Segment};
 use firstflight_wire::udp::{self, Datagram};

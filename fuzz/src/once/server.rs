@@ -10,7 +10,8 @@ use firstflight_credential::{
 };
 use firstflight_dns::{OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{
-    CarrierConfig, Config, ConnId, IoError, Limits, ListenConfig, ListenerId, RelayedFlight, Stack, Trace,
+    Config, ConnId, EncapsulationConfig, IoError, Limits, ListenConfig, ListenerId, RelayedFlight, Stack,
+    Trace,
 };
 use firstflight_wire::asap::BLOCK_LEN;
 use firstflight_wire::{Clock, Instant, SeqNum};
@@ -19,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// UDP port of the carrier.
+/// UDP port of the encapsulation.
 pub const OUTER: u16 = 443;
 /// The first bytes of a request. Its number and its length follow.
 pub const MAGIC: [u8; 4] = *b"ONCE";
@@ -182,7 +183,7 @@ impl Server {
             && let Some(id) = self.stack.accept(self.listener)
         {
             let info = self.stack.info(id).expect("a connection that was accepted");
-            let flow = Flow { server: self.address, client: info.remote, outer: info.carrier };
+            let flow = Flow { server: self.address, client: info.remote, outer: info.encapsulation };
             // A connection that a SYN cookie made has no trace record.
             let made = self.made.remove(&id).unwrap_or((now, None));
             self.open.push(Open { id, bytes: Vec::new(), flow, early: info.outcome.is_accepted(), made });
@@ -284,7 +285,7 @@ fn start(
     let mut secret = [number as u8; 32];
     secret[..4].copy_from_slice(&epoch.to_be_bytes());
     let mut config = Config::new(vec![address], secret);
-    config.carrier = Some(CarrierConfig::new(OUTER).probe(false));
+    config.encapsulation = Some(EncapsulationConfig::new(OUTER).probe(false));
     let connections = if setup.few_connections.0 { 3 } else { 64 };
     config.limits = Limits::default()
         .connections(connections)

@@ -4,7 +4,7 @@ use crate::utc::Time;
 use firstflight::credential::asap::{CertificateDigest, Identity, PublicKey, address_tag, is_certified};
 use firstflight_explain::asap::Object;
 use firstflight_wire::asap::message::{CertificateMessage, Message, Request};
-use firstflight_wire::asap::{Block, Carrier, CertificateBody, RequestInput};
+use firstflight_wire::asap::{Block, CertificateBody, Encapsulation, RequestInput};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct Known {
     pub verifier: Option<PublicKey>,
     pub address: Option<IpAddr>,
     pub identity: Option<Identity>,
-    pub carrier: Option<Carrier>,
+    pub encapsulation: Option<Encapsulation>,
     pub data: Option<Vec<u8>>,
     pub at: Option<Time>,
 }
@@ -103,15 +103,15 @@ impl Known {
             checks.push(Check::new("identity tag", right, "it is not that of --identity"));
         }
         let name = "client's signature";
-        let (Some(verifier), Some(address), Some(identity), Some(carrier), Some(data)) =
-            (&self.verifier, self.address, &self.identity, self.carrier, &self.data)
+        let (Some(verifier), Some(address), Some(identity), Some(encapsulation), Some(data)) =
+            (&self.verifier, self.address, &self.identity, self.encapsulation, &self.data)
         else {
-            let needs = "--verifier-key, --address, --identity, --carrier and --data";
+            let needs = "--verifier-key, --address, --identity, --encapsulation and --data";
             checks.push(Check::unchecked(name, needs));
             return checks;
         };
         let input = RequestInput {
-            carrier,
+            encapsulation,
             relayed: false,
             address,
             identity: *identity.digest(),
@@ -125,7 +125,7 @@ impl Known {
         let right = PublicKey::from_bytes(block.certificate.client_key)
             .verifies(&input.to_bytes(), &request.signature);
         let wrong =
-            "the client's key did not sign this data for this server, carrier, address and certificate";
+            "the client's key did not sign this data for this server, encapsulation, address and certificate";
         checks.push(Check::new(name, right, wrong));
         checks
     }

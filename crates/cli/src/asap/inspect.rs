@@ -8,7 +8,7 @@ use firstflight::credential::asap::{Identity, PublicKey};
 use firstflight_explain::asap::{NotAnObject, Object};
 use firstflight_files::to_hex;
 use firstflight_verifier::{KeptCertificate, KeptError};
-use firstflight_wire::asap::Carrier;
+use firstflight_wire::asap::Encapsulation;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ const LONGEST_FILE: usize = LONGEST * 3 + 64;
 ///
 /// Recognises TCP options, credential blocks, certificate bodies, verifier messages and service parameters by their
 /// first bytes, and files of certificate get -o, whose private key it does not show. The checks depend on what is given: the verifier's signature of a block needs --verifier-key and
-/// --address, the client's also --identity, --carrier and --data.
+/// --address, the client's also --identity, --encapsulation and --data.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
   firstflight asap inspect certificate.bin --verifier-key KEY --address 192.0.2.1
   firstflight asap inspect my.certificate
   firstflight asap inspect block.hex --verifier-key KEY --address 192.0.2.1 \\
-    --identity www.example.com:443 --carrier ip --data request.txt
+    --identity www.example.com:443 --encapsulation ip --data request.txt
   xxd -p message.bin | firstflight asap inspect - --json
 
 Exit codes: 0 nothing is wrong, 1 a check failed, 2 it is no such object.")]
@@ -51,8 +51,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME:PORT", value_parser = identity)]
     identity: Option<Identity>,
     /// How the first flight travels: TCP on IP, or TCP in UDP
-    #[arg(long, value_name = "ip|udp", value_parser = carrier)]
-    carrier: Option<Carrier>,
+    #[arg(long, value_name = "ip|udp", value_parser = encapsulation)]
+    encapsulation: Option<Encapsulation>,
     /// The application data after the block; use /dev/null for none
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -79,10 +79,10 @@ fn identity(text: &str) -> Result<Identity, &'static str> {
     Ok(Identity::name(name, port))
 }
 
-fn carrier(text: &str) -> Result<Carrier, &'static str> {
+fn encapsulation(text: &str) -> Result<Encapsulation, &'static str> {
     match text {
-        "ip" => Ok(Carrier::Ip),
-        "udp" => Ok(Carrier::Udp),
+        "ip" => Ok(Encapsulation::Ip),
+        "udp" => Ok(Encapsulation::Udp),
         _ => Err("ip or udp"),
     }
 }
@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
         verifier: args.verifier_key.or(certified.map(|certified| *certified.verifier())),
         address: args.address.or(certified.map(|certified| certified.address())),
         identity: args.identity.clone(),
-        carrier: args.carrier,
+        encapsulation: args.encapsulation,
         data,
         at: args.at,
     };

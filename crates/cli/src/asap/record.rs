@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<(), AsapError> {
     if args.ip || args.udp_port.is_some() {
         parameters.push(certificates(args)?);
     } else if !args.verifier_key.is_empty() {
-        return Err(AsapError::NoCarrier);
+        return Err(AsapError::NoEncapsulation);
     }
     if !args.verifier.is_empty() {
         parameters.push(verifiers(args)?);
@@ -177,7 +177,7 @@ fn certificates(args: &Args) -> Result<String, AsapError> {
     });
     let udp = args.udp_port.and_then(NonZeroU16::new).map(|port| UdpService { port, dns_path });
     let param = ServiceParam::new(args.ip, udp, args.mss, ids, args.shared_guard);
-    Ok(param.ok_or(AsapError::NoCarrier)?.zone_text().to_string())
+    Ok(param.ok_or(AsapError::NoEncapsulation)?.zone_text().to_string())
 }
 
 #[cfg(test)]

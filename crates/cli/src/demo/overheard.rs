@@ -1,7 +1,7 @@
 //! An eavesdropper on the path who sends a request again from another port.
 
 use firstflight::link::Link;
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{self, Flags, Segment};
 use firstflight_wire::udp::{self, Datagram};

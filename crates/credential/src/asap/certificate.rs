@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, Carrier, CertificateBody, CertificateFlags, RequestCertificate, RequestInput,
+    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, RequestCertificate, RequestInput,
     certificate_input,
 };
 use sha2::{Digest, Sha256};
@@ -153,13 +153,13 @@ impl ClientCertificate {
     #[must_use]
     pub fn request(
         &self,
-        carrier: Carrier,
+        encapsulation: Encapsulation,
         identity: &Identity,
         data: &[u8],
         request_id: [u8; 8],
         now: Instant,
     ) -> Block {
-        self.sign(carrier, false, identity, data, request_id, now)
+        self.sign(encapsulation, false, identity, data, request_id, now)
     }
 
     /// Like [`ClientCertificate::request`], for the copy that goes to the server by a front, in UDP
@@ -172,7 +172,7 @@ impl ClientCertificate {
         request_id: [u8; 8],
         now: Instant,
     ) -> Block {
-        self.sign(Carrier::Udp, true, identity, data, request_id, now)
+        self.sign(Encapsulation::Udp, true, identity, data, request_id, now)
     }
 
     /// What a server sees of the block of a request with this id, if it accepts it.
@@ -183,7 +183,7 @@ impl ClientCertificate {
 
     fn sign(
         &self,
-        carrier: Carrier,
+        encapsulation: Encapsulation,
         relayed: bool,
         identity: &Identity,
         data: &[u8],
@@ -192,7 +192,7 @@ impl ClientCertificate {
     ) -> Block {
         let requested_ms = self.requested_ms(now);
         let input = RequestInput {
-            carrier,
+            encapsulation,
             relayed,
             address: self.address,
             identity: *identity.digest(),

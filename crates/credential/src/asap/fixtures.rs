@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, Carrier, CertificateFlags, Offer, RequestCertificate, RequestInput,
+    BLOCK_LEN, Block, CertificateFlags, Encapsulation, Offer, RequestCertificate, RequestInput,
 };
 use firstflight_wire::{Clock, Instant, SeqNum};
 use sha2::{Digest, Sha256};
@@ -68,7 +68,7 @@ impl Flight {
             certify(&self.verifier, &public, self.address, self.valid_from, self.duration, flags).unwrap();
         let digest = CertificateDigest::of(&body, &self.verifier.public(), self.address);
         let input = RequestInput {
-            carrier: Carrier::Ip,
+            encapsulation: Encapsulation::Ip,
             relayed: false,
             address: self.address,
             identity: *self.identity.digest(),
@@ -112,7 +112,7 @@ impl Flight {
             isn: SeqNum::new(7),
             presented: Presented::None,
             claim: Claim::None,
-            offered: Offered::Offer(offer, Carrier::Ip),
+            offered: Offered::Offer(offer, Encapsulation::Ip),
             payload,
             relayed: false,
             syn_cookie_pressure: false,
@@ -129,7 +129,7 @@ impl Flight {
     ) -> Result<Box<Candidate>, Refused> {
         let payload = self.payload(block);
         let len = (BLOCK_LEN + self.padding) as u16;
-        policy.examine(&self.syn(&payload), len, Carrier::Ip, shard, &clock_at(now))
+        policy.examine(&self.syn(&payload), len, Encapsulation::Ip, shard, &clock_at(now))
     }
 }
 

@@ -21,7 +21,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
-use firstflight_wire::asap::{Block, Carrier, Hint, Offer, RequestInput, Status, certificate_input};
+use firstflight_wire::asap::{Block, Encapsulation, Hint, Offer, RequestInput, Status, certificate_input};
 use sha2::{Digest, Sha256};
 
 /// Limits of first flights that fronts hand over (`docs/spec/dns-path.md` §9): the age of the
@@ -130,7 +130,7 @@ impl AsapPolicy {
         &self,
         first: &FirstFlight<'_>,
         len: u16,
-        carrier: Carrier,
+        encapsulation: Encapsulation,
         shard: &mut AsapShard,
         clock: &Clock,
     ) -> Result<Box<Candidate>, Refused> {
@@ -176,7 +176,7 @@ impl AsapPolicy {
         let afforded = shard.afford(lane, prefix, clock.mono);
         afforded.map_err(|reason| refuse(Status::Overloaded).because(reason))?;
         let input = RequestInput {
-            carrier,
+            encapsulation,
             relayed: first.relayed,
             address,
             identity: *identity.digest(),

@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use core::net::IpAddr;
 use data_encoding::HEXLOWER;
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{Block, Carrier, CertificateFlags};
+use firstflight_wire::asap::{Block, CertificateFlags, Encapsulation};
 use std::{format, time::Duration};
 
 const ADDRESS: &str = "192.0.2.1";
@@ -36,7 +36,7 @@ fn the_vector() {
         "b4dd5dcf6dfb25c3e42a21b424ba4a203f2f81c3ffa749d0a56841d93dcf11a0"
     );
     let block = certificate.request(
-        Carrier::Ip,
+        Encapsulation::Ip,
         &identity,
         b"GET / HTTP/1.0\r\n\r\n",
         [0, 1, 2, 3, 4, 5, 6, 7],

@@ -27,7 +27,7 @@ fn every_length_of_data_is_read_as_it_was_written() {
 }
 
 #[test]
-fn it_stands_for_a_syn_of_the_carrier() {
+fn it_stands_for_a_syn_of_the_encapsulation() {
     let mut info = ci(V4, b"GET / HTTP/1.1", &mut rng(1));
     (info.window_scale, info.sack_permitted) = (WindowScale::new(7), true);
     let bytes = info.segment();
@@ -84,7 +84,7 @@ fn what_is_wrong_is_refused() {
     for (at, to) in [(0, 0x12), (0, 0x21), (16, 15), (16, 0xfe), (17, 1)] {
         assert!(matches!(change(at, to), Err(ParseError::Malformed(_))), "{at} {to}");
     }
-    // The carrier of raw TCP, and each reserved bit.
+    // The encapsulation of raw TCP, and each reserved bit.
     for flags in [0b100].into_iter().chain((3..8).map(|bit| 0b110 | 1 << bit)) {
         assert!(matches!(change(1, flags), Err(ParseError::Malformed(_))), "{flags:b}");
     }

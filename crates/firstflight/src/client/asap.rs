@@ -12,7 +12,7 @@ mod settings;
 
 use super::Authority;
 use super::authority::Host;
-use super::by_engine::{ByEngine, Carrier};
+use super::by_engine::{ByEngine, EngineEncapsulation};
 use super::race::{self, Transport};
 use super::transport::beside::Beside;
 use super::transport::engine::EngineTcp;
@@ -157,9 +157,9 @@ impl Dial for Through {
 impl ByEngine {
     /// Whether a server that publishes this takes certificates by this way.
     const fn is_taken(&self, published: &Published) -> bool {
-        match self.carrier {
-            Carrier::Ip => published.on_ip,
-            Carrier::Udp(_) => published.udp_port.is_some(),
+        match self.encapsulation {
+            EngineEncapsulation::Ip => published.on_ip,
+            EngineEncapsulation::Udp(_) => published.udp_port.is_some(),
         }
     }
 }
@@ -288,7 +288,7 @@ impl Asap {
         let (Settings { issuers, pool, file, .. }, patience) = (&self.settings, Patience::default());
         let route = match &self.given {
             // The verifiers have to see the engine's own address.
-            Some(given) if given.carrier == Carrier::Ip => {
+            Some(given) if given.encapsulation == EngineEncapsulation::Ip => {
                 Route::Streams(Arc::new(Through(given.endpoint.clone())))
             }
             _ => Route::System,
@@ -343,7 +343,7 @@ impl Asap {
         };
         let certified = Certified { known: true, ..shown.certified.clone() };
         let config =
-            ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).carrier(Some(port));
+            ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).encapsulation(Some(port));
         Some(Offer { endpoint: &engine.endpoint, remote, config, shown, network })
     }
 
@@ -454,7 +454,7 @@ impl Asap {
 
     /// Remembers how a connect with `offer` went.
     fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
-        self.learn_at(offer.network, Some(offer.remote), offer.config.carrier, &offer.shown, result);
+        self.learn_at(offer.network, Some(offer.remote), offer.config.encapsulation, &offer.shown, result);
     }
 
     /// Remembers how a connect went that began on `network`, with an attempt in UDP at `remote`, if its address became known.

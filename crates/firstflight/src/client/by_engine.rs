@@ -16,12 +16,12 @@ use std::net::SocketAddr;
 #[derive(Debug, Clone)]
 pub(super) struct ByEngine {
     pub(super) endpoint: Endpoint,
-    pub(super) carrier: Carrier,
+    pub(super) encapsulation: EngineEncapsulation,
 }
 
 /// How an engine's segments travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum EngineEncapsulation {
     /// In IP packets.
     Ip,
     /// In UDP datagrams to this port of the servers, or to the one that each publishes, or to its TCP port.
@@ -31,14 +31,14 @@ pub(super) enum Carrier {
 impl ClientBuilder {
     /// Connects by this engine, in place of the system's sockets, with its segments in IP packets. The network is the engine's.
     pub fn engine(self, endpoint: Endpoint) -> Self {
-        self.by_engine(ByEngine { endpoint, carrier: Carrier::Ip })
+        self.by_engine(ByEngine { endpoint, encapsulation: EngineEncapsulation::Ip })
     }
 
     /// Connects by this engine, in place of the system's sockets, with its segments in UDP datagrams
     /// ([`Endpoint::over_udp`](crate::Endpoint::over_udp)). They go to `port` of the servers; without it to the port that a
     /// server publishes, or that of its TCP.
     pub fn engine_in_udp(self, endpoint: Endpoint, port: Option<u16>) -> Self {
-        self.by_engine(ByEngine { endpoint, carrier: Carrier::Udp(port) })
+        self.by_engine(ByEngine { endpoint, encapsulation: EngineEncapsulation::Udp(port) })
     }
 
     fn by_engine(mut self, engine: ByEngine) -> Self {
@@ -55,9 +55,9 @@ impl ByEngine {
     }
 
     pub(super) const fn way(&self) -> Way {
-        match self.carrier {
-            Carrier::Ip => Way::Ip,
-            Carrier::Udp(_) => Way::Udp,
+        match self.encapsulation {
+            EngineEncapsulation::Ip => Way::Ip,
+            EngineEncapsulation::Udp(_) => Way::Udp,
         }
     }
 
@@ -70,13 +70,13 @@ impl ByEngine {
         cookies: bool,
         shown: Result<Certified, Option<Reason>>,
     ) -> ConnectConfig {
-        let port = match self.carrier {
-            Carrier::Ip => None,
-            Carrier::Udp(port) => Some(port.or(publishes).unwrap_or(server.port())),
+        let port = match self.encapsulation {
+            EngineEncapsulation::Ip => None,
+            EngineEncapsulation::Udp(port) => Some(port.or(publishes).unwrap_or(server.port())),
         };
         // With Fast Open the outcome is about the cookie.
         let why = shown.as_ref().err().copied().flatten().filter(|_| !cookies);
-        ConnectConfig::default().fast_open(cookies).asap(shown.ok()).held_back(why).carrier(port)
+        ConnectConfig::default().fast_open(cookies).asap(shown.ok()).held_back(why).encapsulation(port)
     }
 
     /// Runs a race of attempts by the engine.

@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::endpoint::Endpoint;
 use firstflight_link::xdp::{Holder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue};
-use firstflight_stack::{CarrierConfig, Config};
+use firstflight_stack::{Config, EncapsulationConfig};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -24,7 +24,7 @@ pub struct Card {
     holders: Vec<Holder>,
     addresses: Vec<IpAddr>,
     /// The UDP port of TCP in UDP.
-    carrier: Option<u16>,
+    encapsulation: Option<u16>,
 }
 
 impl Card {
@@ -38,7 +38,7 @@ impl Card {
     pub fn serve(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
         let (device, addresses) = find(&config, addresses)?;
         let holders = hold(&device, &addresses, port, Transport::Tcp)?;
-        Ok(Self { config, device, holders, addresses, carrier: None })
+        Ok(Self { config, device, holders, addresses, encapsulation: None })
     }
 
     /// Holds a UDP port at these addresses, or at all of the device that are valid everywhere, for TCP in UDP alone: of a server, or of
@@ -48,7 +48,7 @@ impl Card {
     /// As [`Card::serve`].
     pub fn in_udp(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
         let (device, addresses) = find(&config, addresses)?;
-        Self { config, device, holders: Vec::new(), addresses, carrier: None }.carry(port)
+        Self { config, device, holders: Vec::new(), addresses, encapsulation: None }.carry(port)
     }
 
     /// Holds a UDP port at the same addresses, too, for TCP in UDP. What programs of this host send there is lost: they have the
@@ -58,7 +58,7 @@ impl Card {
     /// As [`Card::serve`].
     pub fn carry(mut self, port: u16) -> Result<Self, CardError> {
         self.holders.extend(hold(&self.device, &self.addresses, port, Transport::Udp)?);
-        self.carrier = Some(port);
+        self.encapsulation = Some(port);
         Ok(self)
     }
 
@@ -82,7 +82,7 @@ impl Card {
                 ports.clone().flat_map(|port| addresses.iter().map(move |ip| SocketAddr::new(*ip, port)));
             match all.map(|at| Holder::new(at, Transport::Tcp, device.index)).collect() {
                 Ok(holders) => {
-                    return Ok((Self { config, device, holders, addresses, carrier: None }, ports));
+                    return Ok((Self { config, device, holders, addresses, encapsulation: None }, ports));
                 }
                 Err(error) => last = error,
             }
@@ -102,12 +102,14 @@ impl Card {
         &self.device.name
     }
 
-    /// Adapts `config` to the device: its largest packet, and the UDP port. The other settings of [`Config::carrier`] are kept.
+    /// Adapts `config` to the device: its largest packet, and the UDP port. The other settings of
+    /// [`Config::encapsulation`] are kept.
     pub fn prepare(&self, config: &mut Config) {
         config.mtu = self.device.mtu;
         config.tcp.set_mss(u16::try_from(self.device.mtu).unwrap_or(u16::MAX).saturating_sub(40));
-        if let Some(port) = self.carrier {
-            config.carrier = Some(config.carrier.unwrap_or(CarrierConfig::new(port)).port(port));
+        if let Some(port) = self.encapsulation {
+            config.encapsulation =
+                Some(config.encapsulation.unwrap_or(EncapsulationConfig::new(port)).port(port));
         }
     }
 

@@ -24,7 +24,7 @@ impl<'a> Flights<'a> {
             certified.request_id = Some(id);
             (block, mss) = (Some(certified.certificate.block(&certified.identity, id)), certified.mss);
         }
-        let way = if config.carrier.is_some() { Way::Udp } else { Way::Ip };
+        let way = if config.encapsulation.is_some() { Way::Udp } else { Way::Ip };
         self.data(|| AttemptInfo { attempt, network, way, block, mss })
     }
 

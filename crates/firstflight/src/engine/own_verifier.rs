@@ -1,4 +1,4 @@
-//! A verifier in a server: it answers at the UDP port of the carrier (`docs/spec/asap.md` §5.9).
+//! A verifier in a server: it answers at the UDP port of the encapsulation (`docs/spec/asap.md` §5.9).
 
 use crate::clock;
 use crate::credential::asap::{AsapPolicy, PublicKey, TrustError, TrustStore, Trusted};
@@ -336,12 +336,12 @@ impl Inner {
 }
 
 impl Endpoint {
-    /// Answers clients of `verifier` at the carrier's UDP port. The listeners that begin from now on trust it, if they take
-    /// certificates. Messages are handled by a task of the calling runtime, one at a time. Call it once.
+    /// Answers clients of `verifier` at the encapsulation's UDP port. The listeners that begin from now on trust it, if
+    /// they take certificates. Messages are handled by a task of the calling runtime, one at a time. Call it once.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] if the engine has no carrier, so that nobody can ask it. Its listeners trust the
-    /// verifier in any case.
+    /// [`io::ErrorKind::Unsupported`] if the engine has no encapsulation, so that nobody can ask it. Its listeners
+    /// trust the verifier in any case.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -372,8 +372,8 @@ impl ServerBuilder {
     /// The server is its own verifier: it certifies that clients are at their addresses, in its UDP port, and takes their
     /// certificates as with [`ServerBuilder::trust`], which it needs not. Each client's first visit gets a certificate,
     /// and a later one sends its request in the first packet ([`ClientBuilder::verifier`](crate::ClientBuilder::verifier)
-    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with a carrier answer, too. A verifier of
-    /// several members needs [`ServerBuilder::per_site`].
+    /// with this server's UDP address). Engines of [`ServerBuilder::engine_at`] with an encapsulation answer, too. A
+    /// verifier of several members needs [`ServerBuilder::per_site`].
     ///
     /// ```no_run
     /// # fn serve() -> Result<(), Box<dyn std::error::Error>> {

@@ -383,7 +383,7 @@ pub(crate) fn wall_clock(mono: Instant) -> Clock {
 /// Removes the unspecified addresses from `config`, and returns for which families there was one. They mean all
 /// addresses of the host, so they are valid only over a socket of the operating system.
 fn take_unspecified(config: &mut firstflight_stack::Config) -> [bool; 2] {
-    if !config.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) {
+    if !config.encapsulation.as_ref().is_some_and(|encapsulation| encapsulation.from_socket) {
         return [false; 2];
     }
     let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];

@@ -43,8 +43,8 @@ pub struct AttemptInfo {
     /// What the server will see of the credential block in front of the flight, if there is one and the server accepts
     /// it. A client with a cookie of the server for UDP shows that in place of the block.
     pub block: Option<AcceptedBlock>,
-    /// The largest payload of a datagram that the server takes, as published, bytes. The block and the carrier's header
-    /// are a part of it.
+    /// The largest payload of a datagram that the server takes, as published, bytes. The block and the encapsulation's
+    /// header are a part of it.
     pub mss: Option<u16>,
 }
 

@@ -13,23 +13,23 @@ const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of addresses remembered. The oldest one is forgotten first.
 const CAPACITY: usize = 256;
 
-/// A destination, the local network, and the carrier.
+/// A destination, the local network, and the encapsulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way {
     network: NetworkId,
     remote: SocketAddr,
     /// The server's UDP port, if TCP is carried in UDP.
-    carrier: Option<u16>,
+    encapsulation: Option<u16>,
 }
 
 impl Way {
-    /// The local network, the destination, and the carrier.
+    /// The local network, the destination, and the encapsulation.
     pub(crate) const fn parts(self) -> (NetworkId, SocketAddr, Option<u16>) {
-        (self.network, self.remote, self.carrier)
+        (self.network, self.remote, self.encapsulation)
     }
 
-    pub(crate) const fn new(network: NetworkId, remote: SocketAddr, carrier: Option<u16>) -> Self {
-        Self { network, remote, carrier }
+    pub(crate) const fn new(network: NetworkId, remote: SocketAddr, encapsulation: Option<u16>) -> Self {
+        Self { network, remote, encapsulation }
     }
 }
 
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn it_belongs_to_a_network_and_a_carrier() {
+    fn it_belongs_to_a_network_and_a_encapsulation() {
         let mut history = History::default();
         let now = Instant::from_secs(100);
         history.lost(way(1), now);
         assert!(!history.is_slow(&Way { network: NetworkId([1; 16]), ..way(1) }, now));
-        assert!(!history.is_slow(&Way { carrier: Some(4433), ..way(1) }, now));
+        assert!(!history.is_slow(&Way { encapsulation: Some(4433), ..way(1) }, now));
         history.leave(NetworkId([1; 16]));
         assert!(history.is_slow(&way(1), now));
         history.leave(NetworkId::UNKNOWN);

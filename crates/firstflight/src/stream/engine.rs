@@ -406,7 +406,7 @@ impl Stream {
 
 impl Connection for EngineStream {
     fn way(&self) -> Way {
-        match self.info().and_then(|info| info.carrier) {
+        match self.info().and_then(|info| info.encapsulation) {
             Some(_) => Way::Udp,
             None => Way::Ip,
         }

@@ -34,7 +34,7 @@ pub(crate) fn policy(verifier: &PrivateKey) -> AsapPolicy {
 }
 
 /// Settings for a connection to [`identity`] at this UDP port, with `certificate` for its first flight.
-pub(crate) fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16) -> ConnectConfig {
+pub(crate) fn connect_config(certificate: &Arc<ClientCertificate>, encapsulation: u16) -> ConnectConfig {
     let certified = Certified {
         certificate: Arc::clone(certificate),
         now: Instant::ZERO,
@@ -44,7 +44,7 @@ pub(crate) fn connect_config(certificate: &Arc<ClientCertificate>, carrier: u16)
         mss: None,
         request_id: None,
     };
-    ConnectConfig::default().asap(Some(certified)).carrier(Some(carrier))
+    ConnectConfig::default().asap(Some(certified)).encapsulation(Some(encapsulation))
 }
 
 /// The client's certificate. It begins `age` seconds ago and was obtained at `obtained` on the client's clock.

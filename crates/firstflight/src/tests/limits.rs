@@ -9,7 +9,7 @@ use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
 
 use firstflight::{
-    CarrierConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Time, block_on_virtual,
+    EncapsulationConfig, Endpoint, FirstFlight, ListenConfig, RelayedFlight, Time, block_on_virtual,
 };
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
@@ -266,7 +266,7 @@ impl World {
         let time = Time::from(time.clone());
         let engine = |addresses| {
             let mut config = firstflight::config(addresses).unwrap();
-            config.carrier = Some(CarrierConfig::new(UDP_PORT));
+            config.encapsulation = Some(EncapsulationConfig::new(UDP_PORT));
             config
         };
         let client = Endpoint::in_time(engine(vec![CLIENT]), near, &time);

@@ -7,8 +7,8 @@ use firstflight::credential::{Outcome, Reason};
 use firstflight::link::{Link, MemoryLink, PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::verifier::{Config, Issuer};
 use firstflight::{
-    CarrierConfig, Certified, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, OwnVerifier,
-    Stream, Time, block_on_virtual,
+    Certified, ConnectConfig, EncapsulationConfig, Endpoint, FirstFlight, ListenConfig, Listener,
+    OwnVerifier, Stream, Time, block_on_virtual,
 };
 use firstflight_wire::asap::message::{self, Message, Refused, Request, Tokens, TransactionId};
 use firstflight_wire::ip::{Ecn, Header, Packet, Protocol};
@@ -73,7 +73,7 @@ fn world(clock: &VirtualTime) -> World {
 
 fn engine(address: &str, port: u16) -> firstflight::Config {
     let mut config = firstflight::config(vec![ip(address)]).unwrap();
-    config.carrier = Some(CarrierConfig::new(port));
+    config.encapsulation = Some(EncapsulationConfig::new(port));
     config
 }
 
@@ -173,7 +173,7 @@ impl Visits {
             mss: None,
             request_id: None,
         };
-        let config = ConnectConfig::default().asap(Some(certified)).carrier(Some(SERVER_PORT));
+        let config = ConnectConfig::default().asap(Some(certified)).encapsulation(Some(SERVER_PORT));
         let began = self.time.now();
         let asking = async {
             let first = FirstFlight::safely_replayable(REQUEST);

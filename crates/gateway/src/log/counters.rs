@@ -29,8 +29,8 @@ pub(crate) struct Report {
     syn_cookies_sent: u64,
     syn_cookies_good: u64,
     resets_sent: u64,
-    carrier_paths_checked: u64,
-    carrier_paths_moved: u64,
+    encapsulation_paths_checked: u64,
+    encapsulation_paths_moved: u64,
     clients_limited: u64,
     stuck_reset: u64,
     connections_cut_off: usize,
@@ -59,8 +59,8 @@ impl Report {
             syn_cookies_sent: counters.syn_cookies_sent,
             syn_cookies_good: counters.syn_cookies_good,
             resets_sent: counters.resets_sent,
-            carrier_paths_checked: counters.carrier_paths_checked,
-            carrier_paths_moved: counters.carrier_paths_moved,
+            encapsulation_paths_checked: counters.encapsulation_paths_checked,
+            encapsulation_paths_moved: counters.encapsulation_paths_moved,
             clients_limited: counters.clients_limited,
             stuck_reset: counters.stuck_reset,
             connections_cut_off: cut_off,
@@ -117,8 +117,8 @@ impl fmt::Display for Report {
             "defence:       {} SYN cookies sent, {} returned, {} resets sent, {} segments dropped",
             self.syn_cookies_sent, self.syn_cookies_good, self.resets_sent, self.segments_dropped
         )?;
-        if self.carrier_paths_checked > 0 {
-            let (checked, moved) = (self.carrier_paths_checked, self.carrier_paths_moved);
+        if self.encapsulation_paths_checked > 0 {
+            let (checked, moved) = (self.encapsulation_paths_checked, self.encapsulation_paths_moved);
             write!(f, "\nUDP ports:     {checked} checks of a client's new port, {moved} connections moved")?;
         }
         if self.clients_limited + self.stuck_reset > 0 {

@@ -23,7 +23,7 @@ async fn visit(client: &Endpoint, (at, udp): (SocketAddr, u16), fast_open: bool)
     let get = FirstFlight::safely_replayable(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n");
     // The time of earlier visits is too short on a busy machine.
     let patient = Some(std::time::Duration::from_secs(20));
-    let config = ConnectConfig::default().fast_open(fast_open).carrier(Some(udp)).syn_timeout(patient);
+    let config = ConnectConfig::default().fast_open(fast_open).encapsulation(Some(udp)).syn_timeout(patient);
     let mut stream = client.connect(at, get, &config).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();

@@ -51,7 +51,7 @@ pub fn table(all: &[Row], options: &Compare) -> String {
          without its credential and with it\nmemory: bytes that the server keeps for each such first flight \
          (blind)\ncopies: executions of a first flight that is sent again twice, 1 s and 101 s after it was \
          over\nmoved: round trips of a new connection from another network\nnone: there is no credential to \
-         steal\nas …: as in that row, TFO for Fast Open, carrier for the SYN that carries it; as blind: a credential \
+         steal\nas …: as in that row, TFO for Fast Open, encapsulation for the SYN that carries it; as blind: a credential \
          changes nothing\nnot stated: neither paper says, and there is nothing to run; attack dns: numbers by that \
          command (docs/dns-attacks.md)\n\n",
     );

@@ -12,7 +12,9 @@ use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
 use firstflight_link::path::{Duplex, PathConfig, PathError};
-use firstflight_stack::{CarrierConfig, Config, ConnId, ConnectConfig, ListenConfig, ListenerId, Stack};
+use firstflight_stack::{
+    Config, ConnId, ConnectConfig, EncapsulationConfig, ListenConfig, ListenerId, Stack,
+};
 use firstflight_wire::Instant;
 use firstflight_wire::ip::Packet;
 use rand_chacha::ChaCha20Rng;
@@ -30,7 +32,7 @@ pub const MOVED: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 pub const VICTIM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 80));
 pub const PORT: u16 = 80;
-/// UDP ports of the carrier.
+/// UDP ports of the encapsulation.
 const CLIENT_UDP: u16 = 5000;
 pub const SERVER_UDP: u16 = 4433;
 /// When everything begins.
@@ -93,7 +95,7 @@ fn stack(ip: &[IpAddr], udp: u16, secret: u8, setting: &Setting) -> Stack {
     let mut bytes = [secret; 32];
     bytes[..8].copy_from_slice(&setting.seed.to_le_bytes());
     let mut config = Config::new(ip.to_vec(), bytes);
-    config.carrier = Some(CarrierConfig::new(udp).probe(false));
+    config.encapsulation = Some(EncapsulationConfig::new(udp).probe(false));
     config.tcp = setting.tcp.clone();
     config.limits.asap = BudgetConfig::default();
     let mut stack = Stack::new(config, BEGIN);

@@ -98,9 +98,9 @@ impl Client {
         match self.way {
             Way::Today => ConnectConfig::default().fast_open(self.cookie),
             Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
-            Way::UdtLike => ConnectConfig::default().carrier(Some(SERVER_UDP)),
+            Way::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
             Way::Asap | Way::Thesis(_) => asap,
-            Way::DnsPath | Way::NewZone | Way::Sdns | Way::FirstLine => asap.carrier(Some(SERVER_UDP)),
+            Way::DnsPath | Way::NewZone | Way::Sdns | Way::FirstLine => asap.encapsulation(Some(SERVER_UDP)),
         }
     }
 

@@ -10,7 +10,9 @@ use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
 use firstflight_dns::{DnsPathKey, OpenBuffer, RelayKey, RelayReceiver};
-use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ListenerId, RelayedFlight, Stack};
+use firstflight_stack::{
+    Config, ConnId, EncapsulationConfig, ListenConfig, ListenerId, RelayedFlight, Stack,
+};
 use firstflight_tcp::congestion::InitialWindow;
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
@@ -24,7 +26,7 @@ use std::time::Duration;
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 80);
 pub const PORT: u16 = 80;
-/// UDP ports of the carrier.
+/// UDP ports of the encapsulation.
 pub const CLIENT_UDP: u16 = 5000;
 pub const SERVER_UDP: u16 = 4433;
 pub const REQUEST: &[u8] = b"GET /object\r\n\r\n";
@@ -130,7 +132,7 @@ pub fn clock(now: Instant) -> Clock {
 /// A stack at `ip` with TCP in UDP at `port`.
 pub fn stack(ip: IpAddr, port: u16, secret: u8, window: InitialWindow) -> Stack {
     let mut config = Config::new(vec![ip], [secret; 32]);
-    config.carrier = Some(CarrierConfig::new(port).probe(false));
+    config.encapsulation = Some(EncapsulationConfig::new(port).probe(false));
     config.tcp.set_nodelay(true);
     config.tcp.set_initial_window(window);
     let mut stack = Stack::new(config, Instant::ZERO);

@@ -33,7 +33,7 @@ impl Sealer {
         data: &[u8],
         config: &ConnectConfig,
     ) -> Option<ConnId> {
-        let config = config.clone().carrier(Some(SERVER_UDP));
+        let config = config.clone().encapsulation(Some(SERVER_UDP));
         let in_lookup = net.client.connect_in_lookup(port, FirstData::whole(data), &config, net.now).ok()?;
         let seen = SocketAddr::new(CLIENT, CLIENT_UDP);
         let questions = carrying(&mut net.client, &in_lookup, seen, self.published, &mut self.random)?;

@@ -12,7 +12,7 @@ use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
 };
-use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ListenConfig, ListenerId, Stack};
+use firstflight_stack::{Config, ConnectConfig, EncapsulationConfig, ListenConfig, ListenerId, Stack};
 use firstflight_tcp::congestion::{Algorithm, InitialWindow};
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
@@ -98,10 +98,10 @@ fn addresses(page: &Page, way: Way) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// With TCP in UDP at `carrier`, if that is set.
-fn stack(addresses: Vec<IpAddr>, setting: &Setting, secret: u8, carrier: Option<u16>) -> Stack {
+/// With TCP in UDP at `encapsulation`, if that is set.
+fn stack(addresses: Vec<IpAddr>, setting: &Setting, secret: u8, encapsulation: Option<u16>) -> Stack {
     let mut config = Config::new(addresses, [secret; 32]);
-    config.carrier = carrier.map(|port| CarrierConfig::new(port).probe(false));
+    config.encapsulation = encapsulation.map(|port| EncapsulationConfig::new(port).probe(false));
     config.tcp.set_nodelay(true);
     config.mtu = setting.line.mtu;
     config.tcp.set_initial_window(setting.window);

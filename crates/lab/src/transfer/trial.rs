@@ -51,7 +51,7 @@ pub fn transfer(
         Way::Handshake => ConnectConfig::default(),
         Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
         Way::Asap => world.certified(),
-        Way::UdtLike => ConnectConfig::default().carrier(Some(SERVER_UDP)),
+        Way::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
     };
     let began = world.now;
     if way == Way::UdtLike && !world.greet(PATIENCE) {

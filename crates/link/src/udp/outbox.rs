@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Ecn;
 use firstflight_wire::tcp::{Flags, Segment};
 use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef, UdpSocketState};

@@ -4,7 +4,7 @@ use firstflight_wire::udp;
 use std::future::poll_fn;
 use tokio::net::UdpSocket;
 
-/// The bytes that the carrier puts in front of a segment.
+/// The bytes that the encapsulation puts in front of a segment.
 const SEGMENT: [u8; 4] = [8, 0, 0, 0];
 
 fn v4() -> UdpLink {

@@ -1,10 +1,10 @@
 //! The program that takes the packets of the served ports from a device, and leaves everything else to the kernel.
 //!
-//! It runs for every packet that the device receives. A packet is taken if it is TCP, or UDP where the carrier is served,
-//! to a served address and port, and to the device's own link-layer address, without a VLAN tag. ICMP errors that quote a
-//! packet from a served address and port are taken too. A packet to a served port that the engine cannot take is dropped
-//! and counted: passed on, it would meet the socket that holds the port. So is a SYN when many wait: a flood of them must leave room for
-//! the packets of connections.
+//! It runs for every packet that the device receives. A packet is taken if it is TCP, or UDP where the encapsulation is
+//! served, to a served address and port, and to the device's own link-layer address, without a VLAN tag. ICMP errors
+//! that quote a packet from a served address and port are taken too. A packet to a served port that the engine cannot
+//! take is dropped and counted: passed on, it would meet the socket that holds the port. So is a SYN when many wait: a
+//! flood of them must leave room for the packets of connections.
 
 use super::assembler::{Assembler, Label, Op, Reg, When, Width};
 use super::frame::Opening;

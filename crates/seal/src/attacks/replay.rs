@@ -33,7 +33,7 @@ fn a_copy_from_anywhere() {
     needs(Defence::Table, || {
         runs_at(&mut Host::new(), whole(&flight), &BlockState::None, &[0, 0, 5, 299]) > 1
     });
-    // On another carrier the client makes another seal, under another block, with the same rid.
+    // On another encapsulation the client makes another seal, under another block, with the same rid.
     let copy = Parts { bind: VICTIM.bind(), ..Parts::new(b"GET", BOTH) }.flight(&mut rng(2));
     needs(Defence::Table, || {
         let mut host = Host::new();

@@ -10,8 +10,8 @@ use crate::plain::{Flags, Inner, Rid};
 use crate::seal::{SealError, Target, seal};
 use rand_core::CryptoRng;
 
-/// A request that is about to be sealed, once. A copy for another connection or carrier is another draft with the same
-/// rid and t, and a fresh ClientHello (7.1).
+/// A request that is about to be sealed, once. A copy for another connection or encapsulation is another draft with the
+/// same rid and t, and a fresh ClientHello (7.1).
 #[derive(Debug)]
 pub struct Draft<'a> {
     to: Target<'a>,

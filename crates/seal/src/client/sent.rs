@@ -95,8 +95,8 @@ impl Sent {
         self.replayable || self.bound
     }
 
-    /// Whether the request may be sent in another way while this flight is open: for a race between carriers, or with
-    /// ordinary TLS (7.3).
+    /// Whether the request may be sent in another way while this flight is open: for a race between encapsulations, or
+    /// with ordinary TLS (7.3).
     #[must_use]
     pub const fn may_race(&self) -> bool {
         self.replayable

@@ -20,7 +20,7 @@ use firstflight_credential::{Decision, Offered};
 use firstflight_tcp::{ChildPlan, CloseReason};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{BLOCK_LEN, Block, Hint, Offer, Reply, Status};
-use firstflight_wire::carrier::FOLLOWER_BYTES;
+use firstflight_wire::encapsulation::FOLLOWER_BYTES;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use rand_core::CryptoRng;
 

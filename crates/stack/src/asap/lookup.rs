@@ -26,7 +26,7 @@ use firstflight_credential::Outcome;
 use firstflight_credential::asap::ReplyKey;
 use firstflight_tcp::{CloseReason, StateName, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Hint, Offer, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
 /// A connect carried in a lookup, and its SYN for the lookup to carry.
@@ -34,7 +34,7 @@ use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 pub struct InLookupSyn {
     /// The connection.
     pub id: ConnId,
-    /// The SYN with block and data, as in a datagram of the carrier. The block is signed for delivery by a front.
+    /// The SYN with block and data, as in a datagram of the encapsulation. The block is signed for delivery by a front.
     pub segment: Vec<u8>,
     /// Bytes of the data that the connection took.
     pub taken: usize,
@@ -90,8 +90,8 @@ impl Client {
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<InLookupSyn, ConnectError> {
-        if config.carrier.is_none() || flows.carrier.is_none() {
-            return Err(ConnectError::NoCarrier);
+        if config.encapsulation.is_none() || flows.encapsulation.is_none() {
+            return Err(ConnectError::NoEncapsulation);
         }
         self.begin_in_lookup(flows, port, data, config, now)
     }
@@ -106,7 +106,7 @@ impl Client {
         config: &ConnectConfig,
         now: Instant,
     ) -> Result<InLookupSyn, ConnectError> {
-        self.begin_in_lookup(flows, port, data, &ConnectConfig { carrier: None, ..config.clone() }, now)
+        self.begin_in_lookup(flows, port, data, &ConnectConfig { encapsulation: None, ..config.clone() }, now)
     }
 
     fn begin_in_lookup(
@@ -118,18 +118,19 @@ impl Client {
         now: Instant,
     ) -> Result<InLookupSyn, ConnectError> {
         let certified = config.asap.clone().ok_or(ConnectError::NoCertificate)?;
-        if port == 0 || config.carrier == Some(0) {
+        if port == 0 || config.encapsulation == Some(0) {
             return Err(ConnectError::BadRemote);
         }
         if flows.is_full() {
             return Err(ConnectError::TooManyConnections);
         }
         let remote = SocketAddr::new(unspecified(certified.certificate.address()), port);
-        let nowhere = ConnectConfig { carrier: config.carrier.map(|_| 0), ..ConnectConfig::default() };
+        let nowhere =
+            ConnectConfig { encapsulation: config.encapsulation.map(|_| 0), ..ConnectConfig::default() };
         let local = self.local_end(flows, remote, &nowhere)?;
         let mut key = FlowKey::new(local, remote);
-        if let (Some(carrier), Some(_)) = (&flows.carrier, config.carrier) {
-            key = key.carried(carrier.port, 0);
+        if let (Some(encapsulation), Some(_)) = (&flows.encapsulation, config.encapsulation) {
+            key = key.carried(encapsulation.port, 0);
         }
         let carried = data.carried();
         let random = || flows.env.random.next_u64().to_be_bytes();
@@ -138,7 +139,7 @@ impl Client {
         let block = if key.is_carried() {
             certificate.request_by_front(identity, carried, request_id, *certified_at)
         } else {
-            certificate.request(Carrier::Ip, identity, carried, request_id, *certified_at)
+            certificate.request(Encapsulation::Ip, identity, carried, request_id, *certified_at)
         };
         let mut tcp = firstflight_tcp::Config::clone(config.tcp.as_ref().unwrap_or(&flows.env.tcp));
         // The SYN has no room for timestamps, and both copies are one SYN.
@@ -183,7 +184,7 @@ impl Client {
         let mut segment = alloc::vec![0; 60 + BLOCK_LEN + carried.len()];
         let len = slot.conn.copy_syn(&mut segment).unwrap_or_default();
         segment.truncate(len);
-        let (outer, data) = (config.carrier, Box::from(carried));
+        let (outer, data) = (config.encapsulation, Box::from(carried));
         let in_lookup =
             InLookup { index, certified, request_id, data, outer, answer: Expected::Nothing, refused: None };
         self.in_lookup.insert(key, in_lookup);
@@ -236,7 +237,7 @@ impl Client {
         }
         let Certified { certificate, identity, now: at, .. } = &in_lookup.certified;
         let block = certificate
-            .request(key.carrier(), identity, &in_lookup.data, in_lookup.request_id, *at)
+            .request(key.encapsulation(), identity, &in_lookup.data, in_lookup.request_id, *at)
             .to_bytes();
         let timeout = self.credentials.syn_timeout(flows.env.config.network_of(&key), server, now);
         if let Some(in_lookup) = self.in_lookup.get_mut(&wild) {

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use firstflight_credential::asap::reason;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_tcp::{Resolution, SynAckReport};
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
-use firstflight_wire::carrier;
+use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply, Status};
+use firstflight_wire::encapsulation;
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 
@@ -26,7 +26,7 @@ pub(crate) struct Offering {
 /// What the SYN offers: a block for `data`, or a probe and the reason for it. `random` gives the request's id.
 pub(crate) fn offer(
     certified: &Certified,
-    carrier: Carrier,
+    encapsulation: Encapsulation,
     data: Result<&[u8], Reason>,
     random: &mut Random,
 ) -> Offering {
@@ -40,7 +40,7 @@ pub(crate) fn offer(
         }
     };
     let id = certified.request_id.unwrap_or_else(|| random.next_u64().to_be_bytes());
-    let block = certified.certificate.request(carrier, &identity, data, id, certified.now);
+    let block = certified.certificate.request(encapsulation, &identity, data, id, certified.now);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let [a, b, ..] = id;
     Offering {
@@ -134,6 +134,6 @@ pub(crate) fn follow(config: &ConnectConfig, key: &FlowKey, mss: Option<u16>) ->
     }
     let once = config.asap.as_ref().is_some_and(|certified| certified.once);
     let published = config.asap.as_ref().and_then(|certified| certified.mss);
-    let mss = published.or(mss).unwrap_or(carrier::BASE_MSS);
+    let mss = published.or(mss).unwrap_or(encapsulation::BASE_MSS);
     if config.replay_safe || once { mss } else { 0 }
 }

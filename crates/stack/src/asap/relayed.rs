@@ -24,12 +24,12 @@ pub struct RelayedFlight<'a> {
     pub client: SocketAddr,
     /// The address to which the client would have sent it.
     pub server: IpAddr,
-    /// The SYN with credential and data, as in a datagram of the carrier.
+    /// The SYN with credential and data, as in a datagram of the encapsulation.
     pub segment: &'a [u8],
     /// The key with which the answer proves that it is one.
     pub key: ReplyKey,
     /// The server's address and UDP port as the client sees them, if a translator in front of the server changes
-    /// them. Otherwise they are `server` and the carrier's port.
+    /// them. Otherwise they are `server` and the encapsulation's port.
     pub seen_as: Option<SocketAddr>,
 }
 
@@ -44,7 +44,7 @@ impl Server {
 
     fn park_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) -> Option<()> {
         let RelayedFlight { client, server, segment, key: reply_key, seen_as } = flight;
-        let port = flows.carrier.as_ref()?.port;
+        let port = flows.encapsulation.as_ref()?.port;
         let segment = Segment::parse(segment).ok()?;
         let others = Flags::ACK.union(Flags::RST).union(Flags::FIN);
         if !segment.flags.contains(Flags::SYN) || segment.flags.intersects(others) {

@@ -8,7 +8,7 @@ use crate::server::syn::Syn;
 use core::hint::cold_path;
 use firstflight_credential::Offered;
 use firstflight_credential::asap::Refused;
-use firstflight_wire::asap::{Carrier, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{Encapsulation, Hint, Offer, Reply, Status};
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::OptionBytes;
 
@@ -16,8 +16,8 @@ impl FlowKey {
     /// How its segments travel.
     #[inline]
     #[must_use]
-    pub(crate) fn carrier(&self) -> Carrier {
-        if self.is_carried() { Carrier::Udp } else { Carrier::Ip }
+    pub(crate) fn encapsulation(&self) -> Encapsulation {
+        if self.is_carried() { Encapsulation::Udp } else { Encapsulation::Ip }
     }
 }
 
@@ -27,7 +27,7 @@ impl Syn<'_> {
     pub(crate) fn offered(&self) -> Offered {
         let Some(option) = self.segment.options.asap() else { return Offered::Nothing };
         cold_path();
-        Offered::read(Some(option), self.key.carrier())
+        Offered::read(Some(option), self.key.encapsulation())
     }
 }
 

@@ -60,15 +60,15 @@ impl Stack {
 
     /// Begins a connection to `port` of a server whose address is not known, with `data` as its first flight, and
     /// the certificate of `config.asap` in front of it. Nothing is sent: the returned SYN travels in the lookup.
-    /// `config.carrier` is the server's UDP port; `config.local` and Fast Open are ignored. What rides in the SYN must be
-    /// short, and all of `data` may be executed twice.
+    /// `config.encapsulation` is the server's UDP port; `config.local` and Fast Open are ignored. What rides in the SYN
+    /// must be short, and all of `data` may be executed twice.
     ///
     /// The connection has no timeout. The caller must abort it ([`Stack::abort`]) if the address cannot be found
     /// either.
     ///
     /// # Errors
-    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no carrier or
-    /// port, or a limit is reached.
+    /// When there is no certificate to show ([`ConnectError::NoCertificate`]), no address of its family, no
+    /// encapsulation or port, or a limit is reached.
     pub fn connect_in_lookup(
         &mut self,
         port: u16,

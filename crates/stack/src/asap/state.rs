@@ -16,7 +16,7 @@ pub(crate) struct ServerState {
     pub shard: AsapShard,
     /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
     pub certified: BTreeMap<u32, Vouched>,
-    /// Messages to the verifier, if one shares the carrier's port.
+    /// Messages to the verifier, if one shares the encapsulation's port.
     pub messages: Option<VecDeque<VerifierMessage>>,
 }
 

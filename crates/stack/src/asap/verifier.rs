@@ -1,5 +1,5 @@
-//! Messages to a verifier that shares the carrier's UDP port (`docs/spec/asap.md` §5.9). The stack only tells them from the
-//! carrier's datagrams, and keeps them until they are taken.
+//! Messages to a verifier that shares the encapsulation's UDP port (`docs/spec/asap.md` §5.9). The stack only tells
+//! them from the encapsulation's datagrams, and keeps them until they are taken.
 
 use crate::Stack;
 use crate::asap::state::VerifierMessage;
@@ -13,10 +13,10 @@ use firstflight_wire::udp::Datagram;
 const WAITING: usize = 64;
 
 impl Stack {
-    /// From now on messages to a verifier that come to the carrier's UDP port are kept for
-    /// [`poll_verifier_message`](Self::poll_verifier_message). At most 64 wait. False without a carrier.
+    /// From now on messages to a verifier that come to the encapsulation's UDP port are kept for
+    /// [`poll_verifier_message`](Self::poll_verifier_message). At most 64 wait. False without an encapsulation.
     pub fn keep_verifier_messages(&mut self) -> bool {
-        let carried = self.flows.carrier.is_some();
+        let carried = self.flows.encapsulation.is_some();
         if carried {
             self.server.asap.messages.get_or_insert_default();
         }
@@ -28,14 +28,16 @@ impl Stack {
         self.server.asap.messages.as_mut()?.pop_front()
     }
 
-    /// Sends the verifier's answer to `client`, from this address of ours and the carrier's port.
+    /// Sends the verifier's answer to `client`, from this address of ours and the encapsulation's port.
     pub fn send_verifier_answer(&mut self, local: IpAddr, client: SocketAddr, answer: &[u8]) {
-        let Some(port) = self.flows.carrier.as_ref().map(|carrier| carrier.port) else { return };
+        let Some(port) = self.flows.encapsulation.as_ref().map(|encapsulation| encapsulation.port) else {
+            return;
+        };
         let key = FlowKey::of(local, 0, client.ip(), 0).carried(port, client.port());
         self.flows.env.outbox.datagram(&key, answer, &mut self.flows.env.journal);
     }
 
-    /// Handles a UDP datagram that is not the carrier's, whose port is `port`.
+    /// Handles a UDP datagram that is not the encapsulation's, whose port is `port`.
     pub(crate) fn handle_not_carried(
         &mut self,
         src: IpAddr,

@@ -31,10 +31,10 @@ pub enum ConnectError {
     NoPorts,
     /// The stack's connection limit is reached.
     TooManyConnections,
-    /// The stack has no UDP port to connect from ([`crate::Config::carrier`]).
-    NoCarrier,
-    /// The link is a UDP socket, and the server's UDP port is not named ([`ConnectConfig::carrier`]).
-    NeedsCarrier,
+    /// The stack has no UDP port to connect from ([`crate::Config::encapsulation`]).
+    NoEncapsulation,
+    /// The link is a UDP socket, and the server's UDP port is not named ([`ConnectConfig::encapsulation`]).
+    NeedsEncapsulation,
     /// The local port belongs to another shard ([`crate::Config::shard`]).
     OtherShard,
     /// A first flight that travels in a lookup needs a certificate to show.
@@ -49,8 +49,8 @@ impl fmt::Display for ConnectError {
             Self::LocalInUse => "the local address is not ours or in use to that server",
             Self::NoPorts => "every local port to that server is in use",
             Self::TooManyConnections => "the stack's connection limit is reached",
-            Self::NoCarrier => "the stack has no UDP port to connect from",
-            Self::NeedsCarrier => "over a UDP socket the server's UDP port has to be named",
+            Self::NoEncapsulation => "the stack has no UDP port to connect from",
+            Self::NeedsEncapsulation => "over a UDP socket the server's UDP port has to be named",
             Self::OtherShard => "the local port belongs to another shard",
             Self::NoCertificate => "a first flight that travels in a lookup needs a certificate",
         })
@@ -71,18 +71,20 @@ impl Client {
     ) -> Result<(ConnId, usize, bool), ConnectError> {
         let ip = remote.ip();
         // In UDP, a stack on the same host is another one if its UDP port differs.
-        let own = flows.carrier.as_ref().map(|carrier| carrier.port);
-        let outer = match (own, config.carrier) {
+        let own = flows.encapsulation.as_ref().map(|encapsulation| encapsulation.port);
+        let outer = match (own, config.encapsulation) {
             (None, None) => None,
-            (Some(_), None) if flows.carrier.as_ref().is_some_and(|carrier| carrier.from_socket) => {
-                return Err(ConnectError::NeedsCarrier);
+            (Some(_), None)
+                if flows.encapsulation.as_ref().is_some_and(|encapsulation| encapsulation.from_socket) =>
+            {
+                return Err(ConnectError::NeedsEncapsulation);
             }
             (Some(_), None) => None,
             (Some(own), Some(theirs)) => Some((own, theirs)),
-            (None, Some(_)) => return Err(ConnectError::NoCarrier),
+            (None, Some(_)) => return Err(ConnectError::NoEncapsulation),
         };
         let ourselves = flows.env.is_ours(ip) && outer.is_none_or(|(own, theirs)| own == theirs);
-        let no_port = remote.port() == 0 || config.carrier == Some(0);
+        let no_port = remote.port() == 0 || config.encapsulation == Some(0);
         //= rfc9293 MUST-46
         if no_port || !possible_source(ip) || flows.env.is_broadcast(ip) || ourselves {
             return Err(ConnectError::BadRemote);
@@ -125,7 +127,8 @@ impl Client {
         remote: SocketAddr,
         config: &ConnectConfig,
     ) -> Result<SocketAddr, ConnectError> {
-        let outer = flows.carrier.as_ref().map(|carrier| carrier.port).zip(config.carrier);
+        let outer =
+            flows.encapsulation.as_ref().map(|encapsulation| encapsulation.port).zip(config.encapsulation);
         let mut key = any_port(&flows.env, remote, config, outer)?;
         self.choose_port(flows, &mut key, config)?;
         Ok(key.local())

@@ -82,7 +82,7 @@ impl Client {
         now: Instant,
     ) {
         let chosen = config.local.is_none_or(|local| local.port() == 0);
-        if !config.replay_safe || !chosen || config.carrier.is_some() {
+        if !config.replay_safe || !chosen || config.encapsulation.is_some() {
             return;
         }
         let Some(slot) = table.slots.get_mut(index) else { return };

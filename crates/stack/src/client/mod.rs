@@ -23,7 +23,7 @@ use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynAckRepo
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
-use firstflight_wire::{Instant, carrier};
+use firstflight_wire::{Instant, encapsulation};
 
 /// Bytes that options may take in a SYN. First-flight data leaves this room free.
 const SYN_OPTIONS: u32 = 40;
@@ -158,7 +158,7 @@ impl Client {
         plan.first_timeout = Some(config.syn_timeout.or(measured).unwrap_or(tcp.timeout_at_first()));
         let own = tcp.largest_segment();
         // In UDP every server takes the base datagram.
-        let mss = known.mss.or(key.is_carried().then_some(carrier::BASE_MSS));
+        let mss = known.mss.or(key.is_carried().then_some(encapsulation::BASE_MSS));
         if let (Some(certified), None) = (&config.asap, cookie) {
             let shown = self.credentials.speaks_asap(network, server, &certified.identity, now);
             let speaks = shown.unwrap_or(certified.known);
@@ -171,7 +171,7 @@ impl Client {
             let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).most_to_send();
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
             let riding = offer::riding(certified, withheld, room, data);
-            let offering = offer::offer(certified, key.carrier(), riding, &mut flows.env.random);
+            let offering = offer::offer(certified, key.encapsulation(), riding, &mut flows.env.random);
             plan.options = offering.option;
             plan.preamble = offering.block;
             plan.data_limit = offering.data as u32;

@@ -2,7 +2,7 @@
 
 use crate::flow::FlowKey;
 use core::net::SocketAddr;
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::icmp::IcmpError;
 use firstflight_wire::ip::Protocol;
 use firstflight_wire::{SeqNum, udp};

@@ -10,8 +10,8 @@ pub(crate) mod table;
 pub(crate) mod time_wait;
 pub(crate) mod wheel;
 
-use crate::carrier::Carrier;
 use crate::config::Config;
+use crate::encapsulation::UdpEncapsulation;
 use crate::env::Env;
 use crate::event::Trace;
 use crate::flow::FlowKey;
@@ -36,7 +36,7 @@ pub(crate) struct Flows {
     /// What surrounds the connections.
     pub env: Env,
     /// TCP in UDP, if it is in use.
-    pub carrier: Option<Box<Carrier>>,
+    pub encapsulation: Option<Box<UdpEncapsulation>>,
 }
 
 impl Flows {
@@ -46,8 +46,8 @@ impl Flows {
         let claims = config.claims();
         Self {
             table: Table::new(hashes, limits, claims, now),
-            carrier: (config.carrier.as_ref())
-                .and_then(|carrier| Carrier::new(carrier, limits.time_wait, now))
+            encapsulation: (config.encapsulation.as_ref())
+                .and_then(|encapsulation| UdpEncapsulation::new(encapsulation, limits.time_wait, now))
                 .map(Box::new),
             env: Env::new(config, numbers, random, now),
         }

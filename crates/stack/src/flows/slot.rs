@@ -1,6 +1,6 @@
 //! One connection with what the stack knows about it.
 
-use crate::carrier::pair::PairId;
+use crate::encapsulation::pair::PairId;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
 use crate::output::Outbox;

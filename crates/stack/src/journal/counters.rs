@@ -65,13 +65,13 @@ pub struct Counters {
     /// Keep-alive datagrams sent for connections in UDP.
     pub keep_alives_sent: u64,
     /// Keep-alive datagrams that came for ports without a connection, and were answered with a reset.
-    pub carrier_resets_sent: u64,
+    pub encapsulation_resets_sent: u64,
     /// Such resets that answered our own keep-alives, and made connections send a probe.
-    pub carrier_resets_believed: u64,
+    pub encapsulation_resets_believed: u64,
     /// Checks of another UDP port of a connection's client. A repeated check counts again.
-    pub carrier_paths_checked: u64,
+    pub encapsulation_paths_checked: u64,
     /// Connections that moved to another UDP port of their client, or back.
-    pub carrier_paths_moved: u64,
+    pub encapsulation_paths_moved: u64,
     /// Connections that entered TIME-WAIT.
     pub time_waits: u64,
     /// Connections reset because their client had reached its limit
@@ -201,10 +201,10 @@ impl AddAssign<&Self> for Counters {
             syn_cookies_good,
             resets_sent,
             keep_alives_sent,
-            carrier_resets_sent,
-            carrier_resets_believed,
-            carrier_paths_checked,
-            carrier_paths_moved,
+            encapsulation_resets_sent,
+            encapsulation_resets_believed,
+            encapsulation_paths_checked,
+            encapsulation_paths_moved,
             time_waits,
             clients_limited,
             stuck_reset,
@@ -243,10 +243,10 @@ impl AddAssign<&Self> for Counters {
             (&mut self.syn_cookies_good, syn_cookies_good),
             (&mut self.resets_sent, resets_sent),
             (&mut self.keep_alives_sent, keep_alives_sent),
-            (&mut self.carrier_resets_sent, carrier_resets_sent),
-            (&mut self.carrier_resets_believed, carrier_resets_believed),
-            (&mut self.carrier_paths_checked, carrier_paths_checked),
-            (&mut self.carrier_paths_moved, carrier_paths_moved),
+            (&mut self.encapsulation_resets_sent, encapsulation_resets_sent),
+            (&mut self.encapsulation_resets_believed, encapsulation_resets_believed),
+            (&mut self.encapsulation_paths_checked, encapsulation_paths_checked),
+            (&mut self.encapsulation_paths_moved, encapsulation_paths_moved),
             (&mut self.time_waits, time_waits),
             (&mut self.clients_limited, clients_limited),
             (&mut self.stuck_reset, stuck_reset),

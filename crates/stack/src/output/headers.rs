@@ -4,7 +4,7 @@ use crate::flow::FlowKey;
 use core::net::IpAddr;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Protocol};
 use firstflight_wire::tcp::fill_checksum;
-use firstflight_wire::{carrier, udp};
+use firstflight_wire::{encapsulation, udp};
 
 /// Writes the checksum and the IP header of a segment of `len` bytes, which is in `out` already, behind the
 /// header's place.
@@ -38,7 +38,7 @@ fn ip_header(src: IpAddr, dst: IpAddr, protocol: Protocol, hop_limit: u8, ecn: E
     IpHeader { src, dst, protocol, hop_limit, ecn, dont_fragment: true, identification: 0 }
 }
 
-/// Writes the headers of IP, UDP and the carrier in front of a segment of `len` bytes, which is in `out` already,
+/// Writes the headers of IP, UDP and the encapsulation in front of a segment of `len` bytes, which is in `out` already,
 /// behind the headers' place. The segment's checksum stays zero.
 pub(super) fn wrap_carried(
     key: &FlowKey,
@@ -49,11 +49,11 @@ pub(super) fn wrap_carried(
     out: &mut [u8],
 ) -> Option<usize> {
     let at = key.ip_header_len() + udp::HEADER;
-    carrier::emit_segment_header(out.get_mut(at..)?).ok()?;
-    wrap_udp(key, hop_limit, from_socket, ecn, carrier::HEADER + len, out)
+    encapsulation::emit_segment_header(out.get_mut(at..)?).ok()?;
+    wrap_udp(key, hop_limit, from_socket, ecn, encapsulation::HEADER + len, out)
 }
 
-/// Like [`wrap_carried`], but without the carrier's header, for a UDP payload of `len` bytes.
+/// Like [`wrap_carried`], but without the encapsulation's header, for a UDP payload of `len` bytes.
 pub(super) fn wrap_udp(
     key: &FlowKey,
     hop_limit: u8,

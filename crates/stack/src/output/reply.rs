@@ -4,7 +4,7 @@ use crate::flow::FlowKey;
 use alloc::vec::Vec;
 use firstflight_tcp::TimeWait;
 use firstflight_wire::SeqNum;
-use firstflight_wire::carrier::Control;
+use firstflight_wire::encapsulation::Control;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, Segment, Timestamps};
 
 /// An answer that needs no connection.
@@ -14,7 +14,7 @@ pub(crate) enum Reply {
     Segment { key: FlowKey, header: Header, options: OptionsBuf },
     /// A whole IP packet (echo reply).
     Packet(Vec<u8>),
-    /// A message of the carrier, between the key's UDP ports.
+    /// A message of the encapsulation, between the key's UDP ports.
     Control(FlowKey, Control),
 }
 

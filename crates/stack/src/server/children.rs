@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use firstflight_credential::{Grant, Outcome, Place, Reason};
 use firstflight_tcp::ChildPlan;
 use firstflight_wire::Instant;
-use firstflight_wire::carrier::FOLLOWER_BYTES;
+use firstflight_wire::encapsulation::FOLLOWER_BYTES;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Options, Segment};
 
@@ -71,7 +71,7 @@ impl Server {
         self.reply_to(syn, refused, grant.is_some(), &mut plan.options);
         add_grant(&mut flows.env, &mut plan, syn.segment, grant);
         if syn.key.is_carried() {
-            plan.retries = crate::carrier::SYN_ACK_RETRIES;
+            plan.retries = crate::encapsulation::SYN_ACK_RETRIES;
             plan.linger_s = HALF_OPEN_LINGER_S;
         }
         let child = self.make_child(flows, syn, &plan, Outcome::Handshake(reason), None);
@@ -113,7 +113,7 @@ impl Server {
             None => self.reply_to(syn, None, grant.is_some(), &mut plan.options),
         }
         if syn.key.is_carried() {
-            plan.retries = plan.retries.min(crate::carrier::SYN_ACK_RETRIES);
+            plan.retries = plan.retries.min(crate::encapsulation::SYN_ACK_RETRIES);
             // Who has not sent the SYN knows more than its client only by guessing: see `contacted`.
             let relayed = certificate.as_ref().is_some_and(|certificate| certificate.returned.is_some());
             plan.follow = if relayed { 0 } else { FOLLOWER_BYTES };

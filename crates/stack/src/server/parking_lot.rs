@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use firstflight_credential::{Grant, JobRequest, Place, Question, Work};
-use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::encapsulation::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, SeqNum};
 

@@ -4,7 +4,7 @@ use crate::flows::slot::{InQueue, Stage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use firstflight_wire::Instant;
-use firstflight_wire::carrier::Control;
+use firstflight_wire::encapsulation::Control;
 use firstflight_wire::hint::{likely, unlikely};
 
 impl Stack {
@@ -17,8 +17,9 @@ impl Stack {
             self.flows.env.journal.counters.packets_out += 1;
             return Some(len);
         }
-        if unlikely(self.flows.carrier.is_some())
-            && let Some(key) = self.flows.carrier.as_mut().and_then(|carrier| carrier.poll_keep_alive())
+        if unlikely(self.flows.encapsulation.is_some())
+            && let Some(key) =
+                self.flows.encapsulation.as_mut().and_then(|encapsulation| encapsulation.poll_keep_alive())
             && let Some(len) = self.flows.env.outbox.emit(Reply::Control(key, Control::KeepAlive), out)
         {
             self.flows.env.journal.counters.keep_alives_sent += 1;
@@ -29,11 +30,11 @@ impl Stack {
             let Some(slot) = self.flows.table.slots.get_mut(index) else { continue };
             let body = out.get_mut(slot.key.headers_len()..);
             let sent = body.and_then(|body| slot.conn.poll_transmit(now, body, &mut self.flows.env.pool));
-            let whole = match (sent, &mut self.flows.carrier) {
-                (Some(len), Some(carrier)) if unlikely(slot.key.is_carried()) => {
+            let whole = match (sent, &mut self.flows.encapsulation) {
+                (Some(len), Some(encapsulation)) if unlikely(slot.key.is_carried()) => {
                     // The pair is `None` if the connection is over: its last segment leaves after that.
                     if let Some(pair) = slot.pair {
-                        carrier.sent(pair, now);
+                        encapsulation.sent(pair, now);
                     }
                     self.flows.env.outbox.wrap_carried(&slot.key, slot.conn.ecn(), len, out)
                 }

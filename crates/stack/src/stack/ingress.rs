@@ -14,7 +14,7 @@ use crate::stack::Stack;
 use core::hint::cold_path;
 use core::net::IpAddr;
 use firstflight_tcp::{CloseReason, Disposition, DropReason, StateName, TimeWaitAction, follows};
-use firstflight_wire::carrier::{Carried, Control};
+use firstflight_wire::encapsulation::{Carried, Control};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::icmp::{self as wire_icmp, IcmpError, IcmpErrorKind};
 use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
@@ -57,7 +57,7 @@ impl Stack {
     #[inline]
     fn handle_ip<A: Into<IpAddr> + Copy>(&mut self, ip: &Packet<'_, A>, packet: &[u8], now: Instant) {
         if unlikely(ip.protocol != Protocol::Tcp) {
-            if ip.protocol == Protocol::Udp && self.flows.carrier.is_some() {
+            if ip.protocol == Protocol::Udp && self.flows.encapsulation.is_some() {
                 let ce = ip.ecn == Ecn::Ce;
                 let ends = (ip.src.into(), ip.dst.into());
                 return self.handle_udp(ends, ip.payload, ce, packet, now);
@@ -99,7 +99,7 @@ impl Stack {
         // is on this host.
         let from_kernel = icmp
             && self.flows.env.is_ours(ip.dst)
-            && self.flows.carrier.as_ref().is_some_and(|c| c.from_socket);
+            && self.flows.encapsulation.as_ref().is_some_and(|c| c.from_socket);
         match ip.protocol {
             _ if !from_kernel && !self.flows.env.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
@@ -113,7 +113,7 @@ impl Stack {
         let rules = Rules {
             limits: self.flows.env.config.limits.fragments,
             mtu: self.flows.env.config.mtu,
-            udp: self.flows.carrier.is_some(),
+            udp: self.flows.encapsulation.is_some(),
         };
         let parsed = rules.parse(packet);
         let ours =
@@ -400,7 +400,8 @@ impl Stack {
         }
     }
 
-    /// Handles the UDP datagram of `packet`. There is a carrier. `#[inline(never)]` keeps this out of raw TCP's path.
+    /// Handles the UDP datagram of `packet`. There is an encapsulation. `#[inline(never)]` keeps this out of raw TCP's
+    /// path.
     pub(crate) fn handle_udp(
         &mut self,
         (src, dst): (IpAddr, IpAddr),
@@ -409,8 +410,8 @@ impl Stack {
         packet: &[u8],
         now: Instant,
     ) {
-        let Some(carrier) = &self.flows.carrier else { return };
-        let (port, trusted) = (carrier.port, carrier.from_socket);
+        let Some(encapsulation) = &self.flows.encapsulation else { return };
+        let (port, trusted) = (encapsulation.port, encapsulation.from_socket);
         let datagram =
             if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
         let Ok(datagram) = datagram else { return self.flows.env.journal.drop_packet(Drop::BadUdp) };
@@ -446,11 +447,14 @@ impl Stack {
         self.settle(now);
     }
 
-    /// Whether a control message of the carrier is for another stack of the group only.
+    /// Whether a control message of the encapsulation is for another stack of the group only.
     fn pass_on_control(&mut self, key: &FlowKey, control: Control, packet: &[u8]) -> bool {
-        let Flows { table, env, carrier } = &mut self.flows;
-        let ours =
-            || carrier.as_ref().is_some_and(|carrier| carrier.find(table.hasher.hash(key), key).is_some());
+        let Flows { table, env, encapsulation } = &mut self.flows;
+        let ours = || {
+            encapsulation
+                .as_ref()
+                .is_some_and(|encapsulation| encapsulation.find(table.hasher.hash(key), key).is_some())
+        };
         env.shard.pass_on_control(key, control, ours, packet, &mut env.journal)
     }
 }

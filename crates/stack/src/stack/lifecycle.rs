@@ -82,7 +82,7 @@ impl Stack {
             self.flows.shed(one);
             self.settle(now);
         }
-        if unlikely(self.flows.carrier.is_some()) {
+        if unlikely(self.flows.encapsulation.is_some()) {
             self.flows.carried_opened(index, now);
             self.settle(now);
         }

@@ -248,7 +248,7 @@ impl Stack {
             relayed: slot.shown == Shown::ByFront,
             cookie_age: slot.pending.as_ref().and_then(|pending| pending.cookie_age),
             totals: slot.conn.totals(),
-            carrier: slot.key.is_carried().then(|| slot.key.outer_remote()),
+            encapsulation: slot.key.is_carried().then(|| slot.key.outer_remote()),
         })
     }
 
@@ -312,8 +312,8 @@ impl Stack {
         self.flows.table.held.expire(now);
         self.flows.table.early_ends.expire(now);
         self.fragments.expire(now, &mut self.flows.env.journal.counters);
-        if unlikely(self.flows.carrier.is_some()) {
-            self.flows.handle_carrier_timeout(now);
+        if unlikely(self.flows.encapsulation.is_some()) {
+            self.flows.handle_encapsulation_timeout(now);
         }
         self.server.handle_timeout(&mut self.flows, now);
         self.settle(now);
@@ -398,12 +398,13 @@ impl Stack {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let Table { time_wait, held, early_ends, .. } = &self.flows.table;
         let tables = [time_wait.next_deadline(), held.next_deadline(), early_ends.next_deadline()];
-        let carrier = self.flows.carrier.as_ref().and_then(|carrier| carrier.next_deadline());
+        let encapsulation =
+            self.flows.encapsulation.as_ref().and_then(|encapsulation| encapsulation.next_deadline());
         // The wheel may still have timers of connections that are gone.
         let timers =
             if self.flows.table.slots.len() == 0 { None } else { self.flows.table.wheel.next_deadline() };
         let fragments = self.fragments.next_deadline();
-        let rest = [timers, self.server.next_deadline(), carrier, fragments];
+        let rest = [timers, self.server.next_deadline(), encapsulation, fragments];
         rest.into_iter().chain(tables).flatten().min()
     }
 }

@@ -6,10 +6,10 @@ use crate::flights::{CLIENT, DATA, Server, client, server_with, syn};
 use crate::peer::{Got, Seg};
 use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
-use firstflight_stack::{CarrierConfig, ListenConfig, RelayedFlight};
+use firstflight_stack::{EncapsulationConfig, ListenConfig, RelayedFlight};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply};
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply};
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use firstflight_wire::udp::Datagram;
@@ -39,7 +39,7 @@ pub(crate) fn server_listening(
     asap: impl FnOnce(&mut AsapPolicy),
 ) -> Server {
     let tune = |config: &mut firstflight_stack::Config| {
-        config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
     };
     let both = |policy: &mut AsapPolicy| {
         policy.relayed = Some(Arc::new(PendingLimit::with_clients(64, 4)));
@@ -71,7 +71,7 @@ pub(crate) fn relayed(id: u8) -> Seg {
 
 /// The same request, sent directly.
 pub(crate) fn direct(id: u8) -> Seg {
-    let block = client().request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
+    let block = client().request(Encapsulation::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })

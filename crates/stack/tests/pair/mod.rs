@@ -4,7 +4,7 @@
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use firstflight_link::path::{Duplex, PathConfig};
 use firstflight_stack::{
-    CarrierConfig, Config, ConnId, ConnectConfig, Event, ListenConfig, ListenerId, Readiness, Stack,
+    Config, ConnId, ConnectConfig, EncapsulationConfig, Event, ListenConfig, ListenerId, Readiness, Stack,
 };
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha20Rng;
@@ -41,7 +41,7 @@ pub(crate) struct Pair {
     /// Verifies first flights as soon as they come, as a driver does.
     pub verifies: bool,
     /// The server's UDP port to which connections go; `None`: raw IP.
-    pub carrier: Option<u16>,
+    pub encapsulation: Option<u16>,
     out: Vec<u8>,
 }
 
@@ -72,9 +72,9 @@ impl Pair {
     pub(crate) fn in_udp(path: PathConfig, seed: u64, v6: bool) -> Self {
         let mut pair = Self::new(path, seed, v6, |config, end| {
             let port = if end == End::Client { CLIENT_UDP } else { SERVER_UDP };
-            config.carrier = Some(CarrierConfig::new(port));
+            config.encapsulation = Some(EncapsulationConfig::new(port));
         });
-        pair.carrier = Some(SERVER_UDP);
+        pair.encapsulation = Some(SERVER_UDP);
         pair
     }
 
@@ -109,7 +109,7 @@ impl Pair {
             middlebox: None,
             at_client: None,
             verifies: true,
-            carrier: None,
+            encapsulation: None,
             out: vec![0; 65_536],
         }
     }
@@ -134,7 +134,7 @@ impl Pair {
     }
 
     pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
-        let config = ConnectConfig::default().fast_open(fast_open).carrier(self.carrier);
+        let config = ConnectConfig::default().fast_open(fast_open).encapsulation(self.encapsulation);
         let (id, taken) = self.client.connect(self.server_addr(), data, &config, self.now).unwrap();
         assert_eq!(taken, data.len());
         id

@@ -16,7 +16,7 @@ use firstflight_stack::{
     CloseReason, Config, ConnId, ConnectConfig, Event, IoError, ListenConfig, ListenerId, Readiness, Stack,
     StateName, Trace,
 };
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{
@@ -175,7 +175,7 @@ impl Peer {
             Protocol::Tcp => (Segment::parse_checked(ip.payload, ip.src, ip.dst).unwrap(), None),
             Protocol::Udp => {
                 // A stack that leaves checksums to its socket computes none.
-                let from_socket = self.stack.config().carrier.is_some_and(|c| c.from_socket);
+                let from_socket = self.stack.config().encapsulation.is_some_and(|c| c.from_socket);
                 let checked = Datagram::parse_checked(ip.payload, ip.src, ip.dst);
                 let datagram = if from_socket { Datagram::parse(ip.payload) } else { checked }.unwrap();
                 let Ok(Carried::Segment(bytes)) = Carried::parse(datagram.payload) else {
@@ -399,8 +399,8 @@ impl Peer {
     /// Connects to the peer, which waits at port 80.
     pub(crate) fn connect(&mut self, data: &[u8], fast_open: bool) -> ConnId {
         self.port = PORT;
-        let carrier = self.outer.map(|(theirs, _)| theirs);
-        self.connect_with(data, &ConnectConfig::default().fast_open(fast_open).carrier(carrier))
+        let encapsulation = self.outer.map(|(theirs, _)| theirs);
+        self.connect_with(data, &ConnectConfig::default().fast_open(fast_open).encapsulation(encapsulation))
     }
 
     pub(crate) fn connect_with(&mut self, data: &[u8], config: &ConnectConfig) -> ConnId {

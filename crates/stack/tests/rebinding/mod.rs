@@ -1,9 +1,9 @@
-//! A stack in UDP, its peer, and the messages of the carrier between them.
+//! A stack in UDP, its peer, and the messages of the encapsulation between them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::peer::{PORT, Peer, Seg, seg};
-use firstflight_stack::{CarrierConfig, ConnId};
-use firstflight_wire::carrier::{Carried, Control, PathProof};
+use firstflight_stack::{ConnId, EncapsulationConfig};
+use firstflight_wire::encapsulation::{Carried, Control, PathProof};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub(crate) const THEIRS: u16 = 5000;
 pub(crate) const NEW: u16 = 6000;
 
 pub(crate) fn new() -> Peer {
-    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(OURS)));
+    let mut p = Peer::with(|config| config.encapsulation = Some(EncapsulationConfig::new(OURS)));
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -98,9 +98,9 @@ pub(crate) fn respond(p: &mut Peer, port: u16, proof: PathProof) {
 }
 
 pub(crate) fn at(p: &Peer, id: ConnId) -> u16 {
-    p.stack.info(id).unwrap().carrier.unwrap()
+    p.stack.info(id).unwrap().encapsulation.unwrap()
 }
 
 pub(crate) fn moves(p: &Peer) -> u64 {
-    p.stack.counters().carrier_paths_moved
+    p.stack.counters().encapsulation_paths_moved
 }

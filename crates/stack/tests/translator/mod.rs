@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub(crate) struct Translator {
     /// The port that the server sees.
     port: Rc<Cell<u16>>,
-    /// Of the carrier's messages that are not segments, one in `every` is lost; 0: none.
+    /// Of the encapsulation's messages that are not segments, one in `every` is lost; 0: none.
     every: Rc<Cell<u32>>,
     seen: Rc<Cell<u32>>,
     deaf: Rc<Cell<bool>>,

@@ -14,7 +14,7 @@ use crate::transition::{StateName, Transition, Trigger};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_wire::carrier::{FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::encapsulation::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::hint::{likely, unlikely};
 use firstflight_wire::tcp::{Flags, Options, Segment};
 use firstflight_wire::{Instant, SeqNum};

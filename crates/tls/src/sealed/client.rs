@@ -29,8 +29,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const UNKNOWN_SYN: usize = 1024;
 /// What a SYN in UDP holds if the server has not published it, in bytes of a datagram.
 const DATAGRAM: u16 = 1200;
-/// The carrier's header in front of it.
-const CARRIER: u16 = 24;
+/// The encapsulation's header in front of it.
+const ENCAPSULATION: u16 = 24;
 /// TCP options of a SYN, at most.
 const OPTIONS: usize = 40;
 /// A credential block with its padding, at most.
@@ -280,7 +280,7 @@ impl SealedRequest<'_> {
         let block = if info.block.is_some() { BLOCK } else { 0 };
         let plan = |hello: usize| match (info.way, info.mss) {
             (Way::Udp, mss) => {
-                let mss = mss.unwrap_or(DATAGRAM).saturating_sub(CARRIER);
+                let mss = mss.unwrap_or(DATAGRAM).saturating_sub(ENCAPSULATION);
                 Room::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
             }
             (Way::Ip, Some(mss)) => Room::in_syn(mss, OPTIONS, block).plan(hello, self.data.data().len()),

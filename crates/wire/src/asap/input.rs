@@ -72,14 +72,14 @@ pub const fn identity_input(kind: u8, port: u16) -> [u8; 35] {
 
 /// How a first flight travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Carrier {
+pub enum Encapsulation {
     /// TCP on IP.
     Ip,
     /// TCP in UDP datagrams.
     Udp,
 }
 
-impl Carrier {
+impl Encapsulation {
     const fn number(self, relayed: bool) -> u8 {
         let number = match self {
             Self::Ip => 1,
@@ -93,7 +93,7 @@ impl Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestInput {
     /// How the first flight travels.
-    pub carrier: Carrier,
+    pub encapsulation: Encapsulation,
     /// The first flight travels by DNS.
     pub relayed: bool,
     /// The client's address as the verifier saw it.
@@ -121,7 +121,7 @@ impl RequestInput {
     pub fn to_bytes(&self) -> [u8; 170] {
         let mut input = [0; 170];
         input[..32].copy_from_slice(&REQUEST);
-        input[32] = self.carrier.number(self.relayed);
+        input[32] = self.encapsulation.number(self.relayed);
         input[34] = family(self.address);
         input[36..52].copy_from_slice(&mapped(self.address));
         input[52..84].copy_from_slice(&self.identity);

@@ -49,7 +49,7 @@ pub enum Message {
 }
 
 /// Whether a UDP datagram is a client's message to a verifier, as far as its beginning and its length say: magic, version,
-/// type and length. Where a verifier shares a port with the carrier, all other datagrams are the carrier's
+/// type and length. Where a verifier shares a port with the encapsulation, all other datagrams are the encapsulation's
 /// (`docs/spec/asap.md` §5.9).
 #[must_use]
 pub fn is_for_verifier(datagram: &[u8]) -> bool {

@@ -17,7 +17,7 @@ mod verifiers;
 mod tests;
 
 pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, VerifierId};
-pub use input::{Carrier, RequestInput, certificate_input, context, identity_input, mapped};
+pub use input::{Encapsulation, RequestInput, certificate_input, context, identity_input, mapped};
 pub use name::Name;
 pub use option::{Hint, Offer, Reply, Status};
 pub use service::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};

@@ -203,7 +203,7 @@ impl<'a> ServiceParam<'a> {
             VerifierIds(ids),
             flags & SHARED_GUARD != 0,
         )
-        .ok_or(ParseError::Malformed("carriers or MSS of a service parameter"))
+        .ok_or(ParseError::Malformed("encapsulations or MSS of a service parameter"))
     }
 
     /// Writes the parameter at the front of `out` and returns its length.

@@ -56,7 +56,7 @@ fn the_vectors_request_input() {
     let block = Block::parse(&hex(BLOCK)).unwrap();
     let digest = |text| hex(text).try_into().unwrap();
     let input = RequestInput {
-        carrier: Carrier::Ip,
+        encapsulation: Encapsulation::Ip,
         relayed: false,
         address: ADDRESS.parse().unwrap(),
         identity: digest("b4dd5dcf6dfb25c3e42a21b424ba4a203f2f81c3ffa749d0a56841d93dcf11a0"),
@@ -68,9 +68,9 @@ fn the_vectors_request_input() {
         certificate: digest("7b766b7a1a3c9918dca42cddbc53e1a866c27272091cbaacc826684b6d1f67de"),
     };
     assert_eq!(input.to_bytes()[..], hex(REQUEST_INPUT)[..]);
-    let carriers = [(Carrier::Ip, true), (Carrier::Udp, false), (Carrier::Udp, true)];
-    let numbers =
-        carriers.map(|(carrier, relayed)| RequestInput { carrier, relayed, ..input }.to_bytes()[32]);
+    let encapsulations = [(Encapsulation::Ip, true), (Encapsulation::Udp, false), (Encapsulation::Udp, true)];
+    let numbers = encapsulations
+        .map(|(encapsulation, relayed)| RequestInput { encapsulation, relayed, ..input }.to_bytes()[32]);
     assert_eq!(numbers, [0x81, 2, 0x82]);
 }
 

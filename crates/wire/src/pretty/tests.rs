@@ -163,7 +163,7 @@ fn others_and_malformed() {
 }
 
 #[test]
-fn the_carrier() {
+fn the_encapsulation() {
     let carried = |payload: &[u8]| {
         let mut datagram = vec![0; 8];
         udp::Header { src_port: 5000, dst_port: 4433 }.emit(payload.len(), &mut datagram).unwrap();
@@ -183,8 +183,8 @@ fn the_carrier() {
     assert!(show(&damaged).ends_with(", bad checksum"));
     damaged[26..28].fill(0);
     assert!(show(&damaged).ends_with(", no checksum"), "it was left to a socket");
-    assert_eq!(show(&carried(&[9, 0, 0, 1])), [start, "4, carrier keep-alive"].concat());
-    assert_eq!(show(&carried(&[9, 0, 0, 2])), [start, "4, carrier reset"].concat());
-    // A datagram that only begins like the carrier's is shown as plain UDP.
+    assert_eq!(show(&carried(&[9, 0, 0, 1])), [start, "4, encapsulation keep-alive"].concat());
+    assert_eq!(show(&carried(&[9, 0, 0, 2])), [start, "4, encapsulation reset"].concat());
+    // A datagram that only begins like the encapsulation's is shown as plain UDP.
     assert_eq!(show(&carried(&[8, 0, 0, 0, 1, 2])), [start, "6"].concat());
 }

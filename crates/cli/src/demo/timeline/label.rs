@@ -1,7 +1,7 @@
 //! What a packet is called in the picture.
 
 use firstflight_wire::asap::Offer;
-use firstflight_wire::carrier::Carried;
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
 use firstflight_wire::udp::Datagram;

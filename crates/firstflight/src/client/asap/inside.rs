@@ -454,7 +454,7 @@ impl Client {
         let service = service(&published.bytes);
         let port = service.map(|service| service.port.get());
         let certified = Some(firstflight_stack::Certified { known: true, ..shown.certified.clone() });
-        let config = ConnectConfig::default().fast_open(self.fast_open()).asap(certified).carrier(port);
+        let config = ConnectConfig::default().fast_open(self.fast_open()).asap(certified).encapsulation(port);
         let to = Server { port: server.port(), service };
         let hidden = super::is_hidden(&flights);
         let tcp = EngineTcp::new(&engine.endpoint, config, flights);

@@ -107,9 +107,9 @@ impl<'a> EngineTcp<'a> {
         let mut inner = place.shard.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         for remote in &won.earlier {
-            inner.history().lost(Way::new(network, *remote, self.config.carrier), now);
+            inner.history().lost(Way::new(network, *remote, self.config.encapsulation), now);
         }
-        inner.history().won(&Way::new(network, winner, self.config.carrier));
+        inner.history().won(&Way::new(network, winner, self.config.encapsulation));
     }
 }
 
@@ -148,8 +148,9 @@ impl<'a> Transports for EngineTcp<'a> {
         let mut inner = place.shard.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         let history = inner.history();
-        let slow =
-            |remote: &SocketAddr| history.is_slow(&Way::new(network, *remote, self.config.carrier), now);
+        let slow = |remote: &SocketAddr| {
+            history.is_slow(&Way::new(network, *remote, self.config.encapsulation), now)
+        };
         let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);
         let order = [interleave(&first), interleave(&last)].concat();
         order.into_iter().map(|remote| Address { remote, delay: None }).collect()
@@ -223,7 +224,7 @@ impl<'a> Transports for EngineTcp<'a> {
         let (data, taken) = match given {
             Some(given) => given,
             None => {
-                let mut plain = ConnectConfig::default().carrier(self.config.carrier);
+                let mut plain = ConnectConfig::default().encapsulation(self.config.encapsulation);
                 let made = self.flights.by_engine(number, self.network, &mut plain);
                 (made.map_err(|error| fail(unclear, error))?, 0)
             }

@@ -9,9 +9,9 @@ use std::io;
 
 impl Endpoint {
     /// Starts an engine that carries TCP in UDP datagrams through the operating system's sockets, which needs no
-    /// privileges. The carrier uses the link's port. Its datagrams count as checked ([`firstflight_stack::CarrierConfig::from_socket`]).
-    /// The link's own addresses are added to those of `config`, which may be empty. The other settings of
-    /// [`Config::carrier`] are kept. Connect with [`ConnectConfig::carrier`](crate::ConnectConfig::carrier). If the socket is bound to all addresses
+    /// privileges. The encapsulation uses the link's port. Its datagrams count as checked
+    /// ([`firstflight_stack::EncapsulationConfig::from_socket`]). The link's own addresses are added to those of
+    /// `config`, which may be empty. The other settings of [`Config::encapsulation`] are kept. Connect with [`ConnectConfig::encapsulation`](crate::ConnectConfig::encapsulation). If the socket is bound to all addresses
     /// ([`UdpLink::bind_all`]), a connect uses the source address that the kernel's routes choose for the server.
     ///
     /// # Panics
@@ -23,7 +23,7 @@ impl Endpoint {
     ///     // The server's UDP port is 4433; its TCP port is 80.
     ///     let link = UdpLink::towards("192.0.2.1:4433".parse().unwrap())?;
     ///     let endpoint = Endpoint::over_udp(firstflight::config(Vec::new())?, link);
-    ///     let config = ConnectConfig::default().carrier(Some(4433));
+    ///     let config = ConnectConfig::default().encapsulation(Some(4433));
     ///     endpoint.connect("192.0.2.1:80".parse().unwrap(), FirstFlight::empty(), &config).await
     /// }
     /// ```
@@ -35,8 +35,9 @@ impl Endpoint {
     /// Adapts `config` to `link`, as [`Endpoint::over_udp`] does. Use it when the link is wrapped, for example to
     /// record packets.
     pub fn prepare_udp(config: &mut Config, link: &UdpLink) {
-        let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(link.port()));
-        config.carrier = Some(carrier.port(link.port()).from_socket(true));
+        let encapsulation =
+            config.encapsulation.unwrap_or(firstflight_stack::EncapsulationConfig::new(link.port()));
+        config.encapsulation = Some(encapsulation.port(link.port()).from_socket(true));
         for ip in link.local_ips() {
             if !config.addresses.contains(&ip) {
                 config.addresses.push(ip);
@@ -63,8 +64,9 @@ impl Endpoint {
     /// example to record packets.
     pub fn prepare_shared_udp(config: &mut Config, address: SharedUdp) {
         let local = address.local_addr();
-        let carrier = config.carrier.unwrap_or(firstflight_stack::CarrierConfig::new(local.port()));
-        config.carrier = Some(carrier.port(local.port()).from_socket(true));
+        let encapsulation =
+            config.encapsulation.unwrap_or(firstflight_stack::EncapsulationConfig::new(local.port()));
+        config.encapsulation = Some(encapsulation.port(local.port()).from_socket(true));
         if !config.addresses.contains(&local.ip()) {
             config.addresses.push(local.ip());
         }

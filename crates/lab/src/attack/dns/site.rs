@@ -9,9 +9,9 @@ use firstflight_dns::{
     LABEL, Name, OpenBuffer, ReassemblyLimits, RelayKey, RelayReceiver, RelaySender, RelayServer, Transport,
     ZoneData, seal,
 };
-use firstflight_stack::{CarrierConfig, Config, Event, ListenConfig, ListenerId, RelayedFlight, Stack};
+use firstflight_stack::{Config, EncapsulationConfig, Event, ListenConfig, ListenerId, RelayedFlight, Stack};
 use firstflight_wire::asap::{DnsPathParam, Zone};
-use firstflight_wire::carrier::{Carried, emit_segment_header};
+use firstflight_wire::encapsulation::{Carried, emit_segment_header};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, Segment};
 use firstflight_wire::udp::{self, Datagram};
@@ -144,7 +144,7 @@ fn parent() -> Option<ZoneData> {
 
 fn stack(now: Instant) -> Option<(Stack, ListenerId)> {
     let mut config = Config::new(vec![SERVER], [2; 32]);
-    config.carrier = Some(CarrierConfig::new(OUTER).probe(false));
+    config.encapsulation = Some(EncapsulationConfig::new(OUTER).probe(false));
     let mut stack = Stack::new(config, now);
     stack.handle_clock(clock_at(now));
     let began = clock_at(now).unix_ms - 600_000;

@@ -9,7 +9,7 @@ use crate::certified::{LASTS, certificate, identity, key, policy, syn_with};
 use firstflight_credential::{CookieKey, FastOpenPolicy, Flow, KeyRing, PendingLimit, Scheme};
 use firstflight_stack::{Config, Event, ListenConfig, ListenerId, Stack};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::Carrier;
+use firstflight_wire::asap::Encapsulation;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, OptionsBuf, Timestamps};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -56,7 +56,7 @@ impl Accepting {
                 .ok_or(BenchError::Wrong("a certificate for the bench".into()))?;
             for (packets, port) in [(&mut all.first, 4000), (&mut all.again, 4001)] {
                 let id = all.random.next_u64().to_be_bytes();
-                let block = certificate.request(Carrier::Ip, &identity, &REQUEST, id, NOW).to_bytes();
+                let block = certificate.request(Encapsulation::Ip, &identity, &REQUEST, id, NOW).to_bytes();
                 let from = SocketAddr::new(client(n), port);
                 packets.push(syn_with(options()?, from, SERVICE.ip(), n as u32, &block, &REQUEST));
             }

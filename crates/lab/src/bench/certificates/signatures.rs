@@ -9,7 +9,7 @@ use firstflight_credential::asap::{
 use firstflight_credential::{
     Claim, FirstFlight, Flow, GuardKey, Offered, PendingLimit, Presented, ReplayTable, Window,
 };
-use firstflight_wire::asap::{Carrier, CertificateFlags, Offer, context};
+use firstflight_wire::asap::{CertificateFlags, Encapsulation, Offer, context};
 use firstflight_wire::{Clock, Instant, SeqNum};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -145,7 +145,7 @@ impl Signatures {
     fn sign_one(&mut self, at: usize) {
         let id = self.random.next_u64().to_be_bytes();
         if let Some(certificate) = self.certificates.get(at) {
-            black_box(certificate.request(Carrier::Ip, &identity(), &REQUEST, id, NOW));
+            black_box(certificate.request(Encapsulation::Ip, &identity(), &REQUEST, id, NOW));
         }
     }
 
@@ -196,7 +196,7 @@ fn examine(
         .ok_or(BenchError::Wrong("the policy of the bench".into()))?;
     let examine = |certificate: &ClientCertificate| {
         let id = random.next_u64().to_be_bytes();
-        let block = certificate.request(Carrier::Ip, &identity(), &REQUEST, id, NOW).to_bytes();
+        let block = certificate.request(Encapsulation::Ip, &identity(), &REQUEST, id, NOW).to_bytes();
         let len = block.len() as u16;
         let payload = [&block[..], &REQUEST].concat();
         let first = FirstFlight {
@@ -205,13 +205,13 @@ fn examine(
             isn: SeqNum::new(1),
             presented: Presented::None,
             claim: Claim::None,
-            offered: Offered::Offer(Offer::Block { long_reply: true, len }, Carrier::Ip),
+            offered: Offered::Offer(Offer::Block { long_reply: true, len }, Encapsulation::Ip),
             payload: &payload,
             relayed: false,
             syn_cookie_pressure: false,
         };
         policy
-            .examine(&first, len, Carrier::Ip, shard, &clock())
+            .examine(&first, len, Encapsulation::Ip, shard, &clock())
             .map_err(|refused| BenchError::refused("the cheap checks", refused))
     };
     certificates.iter().map(examine).collect()

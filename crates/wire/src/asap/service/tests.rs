@@ -88,7 +88,7 @@ fn what_this_version_does_not_have_is_malformed() {
     assert_eq!(bad(1, 0b1011), "DNS path of a service parameter");
     assert_eq!(bad(7, 0), "DNS path of a service parameter");
     // The MSS field becomes 160 bytes.
-    assert_eq!(bad(4, 0), "carriers or MSS of a service parameter");
+    assert_eq!(bad(4, 0), "encapsulations or MSS of a service parameter");
     assert_eq!(bad(6, 33), "number of verifiers of a service parameter");
     // The zone is in lower case only, and ends where the parameter ends.
     assert_eq!(bad(51, b'E'), "DNS-path zone");
@@ -99,7 +99,7 @@ fn what_this_version_does_not_have_is_malformed() {
     let named = |part| Err(ParseError::Malformed(part));
     assert_eq!(parse(&[1, 2, 0, 0, 5, 160, 0, 0]), named("UDP port of a service parameter"));
     assert_eq!(parse(&[1, 1, 0, 1, 5, 160, 0, 0]), named("UDP port of a service parameter"));
-    assert_eq!(parse(&[1, 0, 0, 0, 5, 160, 0, 0]), named("carriers or MSS of a service parameter"));
+    assert_eq!(parse(&[1, 0, 0, 0, 5, 160, 0, 0]), named("encapsulations or MSS of a service parameter"));
     assert_eq!(parse(&[1, 1, 0, 0, 5, 160, 0, 0, 0]), named("end of a service parameter"));
     assert_eq!(parse(&[1, 1, 0, 0, 5, 160, 1, 0, 0, 0, 0]), Err(ParseError::Truncated));
     for len in 0..48 {

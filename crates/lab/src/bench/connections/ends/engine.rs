@@ -111,7 +111,7 @@ async fn accept(listener: Listener, work: Duration) {
 pub struct Engines {
     way: Way,
     server: Ipv4Addr,
-    carrier: u16,
+    encapsulation: u16,
     engines: Vec<One>,
     visits: AtomicUsize,
 }
@@ -150,8 +150,8 @@ impl Engines {
     }
 
     fn of(way: Way, ip: Ipv4Addr, server: &Value, engines: Vec<One>) -> io::Result<Self> {
-        let carrier = said(server, "port")?;
-        let all = Self { way, server: ip, carrier, engines, visits: AtomicUsize::new(0) };
+        let encapsulation = said(server, "port")?;
+        let all = Self { way, server: ip, encapsulation, engines, visits: AtomicUsize::new(0) };
         all.refresh()?;
         Ok(all)
     }
@@ -190,7 +190,7 @@ impl Client for Engines {
                 }
                 way => ConnectConfig::default().fast_open(way == Way::FastOpen),
             };
-            let config = Arc::new(config.carrier(Some(self.carrier)).local(one.local));
+            let config = Arc::new(config.encapsulation(Some(self.encapsulation)).local(one.local));
             *one.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
         }
         Ok(())

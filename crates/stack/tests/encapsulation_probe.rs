@@ -2,7 +2,7 @@
 //! routers.
 
 use crate::peer::{Got, Peer, Seg, seg};
-use firstflight_stack::{CarrierConfig, ConnId};
+use firstflight_stack::{ConnId, EncapsulationConfig};
 use firstflight_wire::icmp::IcmpErrorKind;
 
 /// Payloads that pass everywhere, and the payload of the first probe.
@@ -17,7 +17,7 @@ fn stream(len: u32) -> Vec<u8> {
 
 /// The peer in UDP, with an open connection of a listener that has sent nothing.
 fn open() -> (Peer, ConnId) {
-    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(4433)));
+    let mut p = Peer::with(|config| config.encapsulation = Some(EncapsulationConfig::new(4433)));
     p.outer = Some((5000, 4433));
     p.handshake_ms = 50;
     let listener = p.listen();

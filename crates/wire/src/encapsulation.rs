@@ -17,7 +17,7 @@
 
 use crate::{EmitError, ParseError};
 
-/// Length of the carrier's header, bytes.
+/// Length of the encapsulation's header, bytes.
 pub const HEADER: usize = 4;
 /// UDP payload that every path takes until more is known about the path, bytes: QUIC's initial size (RFC 9000
 /// §14).
@@ -42,11 +42,11 @@ const RESPONSE: u16 = 4;
 pub enum Carried<'a> {
     /// A TCP segment, for [`Segment::parse`](crate::tcp::Segment::parse).
     Segment(&'a [u8]),
-    /// A message between the two ends of the carrier.
+    /// A message between the two ends of the encapsulation.
     Control(Control),
 }
 
-/// A message between the two ends of the carrier, about all connections between two UDP ports or about one of
+/// A message between the two ends of the encapsulation, about all connections between two UDP ports or about one of
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Control {
@@ -72,7 +72,7 @@ pub struct PathProof {
 }
 
 impl PathProof {
-    /// Length of a message that contains it, including the carrier's header, bytes.
+    /// Length of a message that contains it, including the encapsulation's header, bytes.
     pub const MESSAGE: usize = HEADER + 12;
 
     fn parse(rest: &[u8]) -> Result<Self, ParseError> {
@@ -98,7 +98,7 @@ impl<'a> Carried<'a> {
     /// # Errors
     ///
     /// [`ParseError::Truncated`]; [`ParseError::Malformed`] for another first byte (the datagram is not the
-    /// carrier's), for reserved bits that are set, for an unknown control message, and for bytes behind a
+    /// encapsulation's), for reserved bits that are set, for an unknown control message, and for bytes behind a
     /// control message.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, ParseError> {
@@ -112,8 +112,8 @@ impl<'a> Carried<'a> {
                 PathProof::parse(rest).map(|p| Self::Control(Control::PathChallenge(p)))
             }
             (CONTROL, 0, RESPONSE) => PathProof::parse(rest).map(|p| Self::Control(Control::PathResponse(p))),
-            (SEGMENT | CONTROL, ..) => Err(ParseError::Malformed("carrier header")),
-            _ => Err(ParseError::Malformed("carrier type")),
+            (SEGMENT | CONTROL, ..) => Err(ParseError::Malformed("encapsulation header")),
+            _ => Err(ParseError::Malformed("encapsulation type")),
         }
     }
 }
@@ -170,7 +170,7 @@ mod tests {
             assert_eq!(control.emit(&mut out), Ok(4));
             assert_eq!(out[..4], [9, 0, 0, last]);
             assert_eq!(Carried::parse(&out[..4]), Ok(Carried::Control(control)));
-            assert_eq!(Carried::parse(&out[..5]), Err(ParseError::Malformed("carrier header")));
+            assert_eq!(Carried::parse(&out[..5]), Err(ParseError::Malformed("encapsulation header")));
             assert_eq!(control.emit(&mut out[..3]), Err(EmitError::BufferTooSmall));
         }
         assert_eq!(emit_segment_header(&mut out[..3]), Err(EmitError::BufferTooSmall));
@@ -202,11 +202,14 @@ mod tests {
     fn others_are_refused() {
         assert_eq!(Carried::parse(&[8, 0, 0]), Err(ParseError::Truncated));
         for reserved in [[8, 1, 0, 0], [8, 0, 1, 0], [8, 0, 0, 1], [9, 1, 0, 1], [9, 0, 0, 0], [9, 0, 0, 5]] {
-            assert_eq!(Carried::parse(&reserved), Err(ParseError::Malformed("carrier header")));
+            assert_eq!(Carried::parse(&reserved), Err(ParseError::Malformed("encapsulation header")));
         }
         // STUN, DTLS, RTP, QUIC's long and short headers.
         for first in [0, 1, 20, 63, 64, 128, 191, 192, 255] {
-            assert_eq!(Carried::parse(&[first, 0, 0, 0, 1]), Err(ParseError::Malformed("carrier type")));
+            assert_eq!(
+                Carried::parse(&[first, 0, 0, 0, 1]),
+                Err(ParseError::Malformed("encapsulation type"))
+            );
         }
     }
 

@@ -4,8 +4,8 @@
 //! The side that opened a connection sends them, because translators are in front of clients. A packet only stores
 //! its time.
 //!
-//! A keep-alive for ports without a connection is answered with a reset of the carrier. An attacker who guesses two
-//! ports can forge that reset, so it ends nothing. It makes connections send a probe, and the answer of the peer's
+//! A keep-alive for ports without a connection is answered with a reset of the encapsulation. An attacker who guesses
+//! two ports can forge that reset, so it ends nothing. It makes connections send a probe, and the answer of the peer's
 //! TCP to the probe is judged as always (RFC 5961). One reset is accepted for each keep-alive that was sent.
 
 mod connections;
@@ -13,9 +13,9 @@ pub(crate) mod pair;
 mod paths;
 mod rebinding;
 
-use crate::carrier::pair::PairId;
-use crate::carrier::paths::Paths;
-use crate::config::CarrierConfig;
+use crate::config::EncapsulationConfig;
+use crate::encapsulation::pair::PairId;
+use crate::encapsulation::paths::Paths;
 use crate::flow::{FlowKey, FlowTable};
 use crate::flows::slab::{Places, Slab};
 use crate::flows::slot::{Owner, Slot};
@@ -30,15 +30,15 @@ use firstflight_wire::Instant;
 /// the same limit).
 pub(crate) const SYN_ACK_RETRIES: u8 = 1;
 
-/// Connections that send a probe after one reset of the carrier.
+/// Connections that send a probe after one reset of the encapsulation.
 const PROBES: usize = 16;
 
-/// The carrier of one stack.
+/// The encapsulation of one stack.
 #[derive(Debug)]
-pub(crate) struct Carrier {
+pub(crate) struct UdpEncapsulation {
     /// Our UDP port.
     pub port: u16,
-    /// See [`CarrierConfig::from_socket`].
+    /// See [`EncapsulationConfig::from_socket`].
     pub from_socket: bool,
     keep_alive: Option<KeepAlive>,
     keep_alive_for: Option<Duration>,
@@ -60,7 +60,7 @@ const PROBES_APART: Duration = Duration::from_secs(10);
 /// Shortest silence before a keep-alive.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// When keep-alives leave: see [`CarrierConfig::first_keep_alive`].
+/// When keep-alives leave: see [`EncapsulationConfig::first_keep_alive`].
 #[derive(Debug, Clone, Copy)]
 struct KeepAlive {
     first: Duration,
@@ -128,9 +128,9 @@ impl Pair {
     }
 }
 
-impl Carrier {
+impl UdpEncapsulation {
     /// `None` if the port is 0. At most `time_waits` ends of connections are remembered.
-    pub(crate) fn new(config: &CarrierConfig, time_waits: usize, now: Instant) -> Option<Self> {
+    pub(crate) fn new(config: &EncapsulationConfig, time_waits: usize, now: Instant) -> Option<Self> {
         (config.port != 0).then(|| Self {
             port: config.port,
             from_socket: config.from_socket,
@@ -258,7 +258,7 @@ impl Carrier {
         suspects
     }
 
-    /// When [`Carrier::handle_timeout`] must be called next.
+    /// When [`UdpEncapsulation::handle_timeout`] must be called next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         [self.wheel.next_deadline(), self.paths.next_deadline()].into_iter().flatten().min()
     }

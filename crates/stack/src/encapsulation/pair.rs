@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-/// A pair of UDP ports in the carrier's slab: its index plus one, so that an `Option` of it takes no more space.
+/// A pair of UDP ports in the encapsulation's slab: its index plus one, so that an `Option` of it takes no more space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PairId(NonZeroU32);
 

@@ -4,8 +4,8 @@ use crate::certified::{certificate, certified, policy};
 use crate::pair::{End, Pair, key};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, ConnId, ConnectConfig, ListenerId};
-use firstflight_wire::carrier::Carried;
+use firstflight_stack::{ConnId, ConnectConfig, EncapsulationConfig, ListenerId};
+use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
@@ -31,10 +31,10 @@ enum By {
 fn pair(path: PathConfig, seed: u64, v6: bool) -> (Pair, ListenerId) {
     let mut pair = Pair::new(path, seed, v6, |config, end| {
         config.tcp.set_nodelay(true);
-        config.carrier = Some(CarrierConfig::new(if end == End::Client { 5000 } else { SERVER }));
+        config.encapsulation = Some(EncapsulationConfig::new(if end == End::Client { 5000 } else { SERVER }));
     });
     pair.keep_log = true;
-    pair.carrier = Some(SERVER);
+    pair.encapsulation = Some(SERVER);
     let listener = pair.listen_with(|config| {
         config.asap = Some(policy(&[1]));
         config.fast_open = Some(crate::pair::policy(key(1), 16));
@@ -50,7 +50,7 @@ fn stream(len: usize) -> Vec<u8> {
 fn visit(p: &mut Pair, data: &[u8]) -> ConnId {
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(1, 2, address), p.now));
-    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(p.carrier);
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).encapsulation(p.encapsulation);
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
@@ -66,7 +66,7 @@ fn visit_by_cookie(p: &mut Pair, listener: ListenerId, data: &[u8]) -> ConnId {
     p.client.release(fetch, p.now);
     p.idle(Duration::from_secs(1));
     p.log.clear();
-    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(p.carrier);
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).encapsulation(p.encapsulation);
     p.client.connect(p.server_addr(), data, &config, p.now).unwrap().0
 }
 
@@ -151,7 +151,8 @@ fn what_is_not_replay_safe_follows_only_if_it_runs_once() {
         let data = stream(HELLO);
         let mut asap = certified(certificate(1, 2, p.client.config().addresses[0]), p.now);
         asap.once = once;
-        let config = ConnectConfig::default().asap(Some(asap)).replay_safe(replay_safe).carrier(p.carrier);
+        let config =
+            ConnectConfig::default().asap(Some(asap)).replay_safe(replay_safe).encapsulation(p.encapsulation);
         let id = p.client.connect(p.server_addr(), &data, &config, p.now).unwrap().0;
         serve(&mut p, listener, id, &data);
         assert_eq!(!followers(&p).is_empty(), follows);
@@ -240,7 +241,7 @@ fn what_is_refused_arrives_once_by_the_handshake() {
     p.verifies = true;
     let address = p.client.config().addresses[0];
     let asap = Some(certified(certificate(2, 2, address), p.now));
-    let config = ConnectConfig::default().asap(asap).replay_safe(true).carrier(p.carrier);
+    let config = ConnectConfig::default().asap(asap).replay_safe(true).encapsulation(p.encapsulation);
     p.log.clear();
     let id = p.client.connect(p.server_addr(), &data, &config, p.now).unwrap().0;
     let (child, there, _) = serve(&mut p, listener, id, &data);

@@ -1,7 +1,7 @@
 //! TCP in UDP: how connections open without state at the server, and with data in the SYN.
 
 use crate::peer::{CLIENT_PORT, PORT, Peer, Seg, key, policy, seg};
-use firstflight_stack::{CarrierConfig, Config, ConnectConfig, ConnectError};
+use firstflight_stack::{Config, ConnectConfig, ConnectError, EncapsulationConfig};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
 
@@ -10,12 +10,12 @@ const OURS: u16 = 4433;
 /// The peer's UDP port.
 const THEIRS: u16 = 5000;
 
-fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig::new(OURS));
+fn encapsulation(config: &mut Config) {
+    config.encapsulation = Some(EncapsulationConfig::new(OURS));
 }
 
 fn on(v6: bool) -> Peer {
-    let mut p = if v6 { Peer::v6(carrier) } else { Peer::with(carrier) };
+    let mut p = if v6 { Peer::v6(encapsulation) } else { Peer::with(encapsulation) };
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -50,7 +50,7 @@ fn a_syn_cookie_is_good_behind_its_own_udp_port_only() {
         let id = p.accept(listener);
         assert_eq!(p.read(id), b"late");
         let info = p.stack.info(id).unwrap();
-        assert_eq!((info.mss, info.carrier), (1176, Some(THEIRS)), "its table knows the base datagram");
+        assert_eq!((info.mss, info.encapsulation), (1176, Some(THEIRS)), "its table knows the base datagram");
     }
 }
 
@@ -81,7 +81,7 @@ fn a_server_takes_a_first_flight_in_udp() {
     }
 }
 
-/// The stack gets a cookie of the peer for the carrier.
+/// The stack gets a cookie of the peer for the encapsulation.
 fn fetch_cookie(p: &mut Peer) {
     let id = p.connect(b"", true);
     p.expect().is_syn();
@@ -128,7 +128,7 @@ fn a_second_attempt_is_for_raw_ip_only() {
     let mut p = new();
     fetch_cookie(&mut p);
     p.port = PORT;
-    let config = ConnectConfig::default().fast_open(true).replay_safe(true).carrier(Some(THEIRS));
+    let config = ConnectConfig::default().fast_open(true).replay_safe(true).encapsulation(Some(THEIRS));
     p.connect_with(b"data", &config);
     p.pass(10_000);
     let syns = p.drain();
@@ -142,8 +142,8 @@ fn a_port_in_use_towards_one_udp_port_is_free_towards_another() {
     let mut p = new();
     let local = std::net::SocketAddr::new(p.local().ip(), CLIENT_PORT);
     let remote = std::net::SocketAddr::new(p.remote().ip(), PORT);
-    let mut connect = |carrier| {
-        let config = ConnectConfig::default().carrier(carrier).local(Some(local));
+    let mut connect = |encapsulation| {
+        let config = ConnectConfig::default().encapsulation(encapsulation).local(Some(local));
         p.stack.connect(remote, b"", &config, p.now).map(|_| ())
     };
     assert_eq!(connect(Some(THEIRS)), Ok(()));

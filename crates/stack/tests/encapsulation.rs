@@ -2,7 +2,8 @@
 
 use crate::peer::{Peer, key, policy, seg};
 use firstflight_stack::{
-    CarrierConfig, CloseReason, Config, ConnId, ConnectConfig, ConnectError, Drop, ListenerId, StateName,
+    CloseReason, Config, ConnId, ConnectConfig, ConnectError, Drop, EncapsulationConfig, ListenerId,
+    StateName,
 };
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
@@ -15,12 +16,12 @@ const OURS: u16 = 4433;
 const THEIRS: u16 = 5000;
 const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 
-fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+fn encapsulation(config: &mut Config) {
+    config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
 }
 
 fn on(v6: bool) -> Peer {
-    let mut p = if v6 { Peer::v6(carrier) } else { Peer::with(carrier) };
+    let mut p = if v6 { Peer::v6(encapsulation) } else { Peer::with(encapsulation) };
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -58,7 +59,7 @@ fn a_connection_lives_in_udp_from_its_syn_to_its_end() {
         assert_eq!((syn_ack.mss, syn_ack.outer), (Some(1176), Some((THEIRS, OURS))));
         p.send(seg().seq(1).ack(1));
         let id = p.accept(listener);
-        assert_eq!(p.stack.info(id).unwrap().carrier, Some(THEIRS));
+        assert_eq!(p.stack.info(id).unwrap().encapsulation, Some(THEIRS));
         p.send(seg().seq(1).ack(1).data(b"request"));
         assert_eq!(p.read(id), b"request");
         p.write(id, b"response");
@@ -91,7 +92,7 @@ fn no_datagram_is_longer_than_1200_bytes() {
 #[test]
 fn a_link_below_the_base_datagram_decides() {
     let mut p = Peer::with(|config| {
-        carrier(config);
+        encapsulation(config);
         config.mtu = 1000;
     });
     p.outer = Some((THEIRS, OURS));
@@ -109,7 +110,7 @@ fn raw_ip_and_udp_do_not_mix() {
     let raw = p.open_passive(listener, seg().mss(1460));
     p.send(seg().seq(1).ack(1).data(b"raw"));
     assert_eq!((p.read(raw), p.read(carried)), (b"raw".to_vec(), vec![]));
-    assert_eq!(p.stack.info(raw).unwrap().carrier, None);
+    assert_eq!(p.stack.info(raw).unwrap().encapsulation, None);
     assert_eq!(p.stack.info(carried).unwrap().mss, 1176);
     assert_eq!(p.stack.info(raw).unwrap().mss, 1460);
 }
@@ -200,7 +201,7 @@ fn the_inner_checksum_is_ignored() {
 #[test]
 fn a_link_that_is_a_socket_has_checked_everything() {
     let mut p = Peer::with(|config| {
-        config.carrier = Some(CarrierConfig::new(OURS).from_socket(true));
+        config.encapsulation = Some(EncapsulationConfig::new(OURS).from_socket(true));
         // A socket bound to all addresses takes datagrams for any of them.
         config.addresses = vec!["10.9.9.9".parse().unwrap()];
     });
@@ -259,29 +260,29 @@ fn other_datagrams_are_counted_and_dropped() {
 }
 
 #[test]
-fn without_a_carrier_udp_is_not_spoken() {
+fn without_a_encapsulation_udp_is_not_spoken() {
     let mut p = Peer::new();
     p.listen();
     p.outer = Some((THEIRS, OURS));
     p.send(seg().syn().mss(1176));
     p.quiet();
     assert_eq!(p.stack.counters().dropped(Drop::Protocol), 1);
-    let config = ConnectConfig::default().carrier(Some(THEIRS));
+    let config = ConnectConfig::default().encapsulation(Some(THEIRS));
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
-    assert_eq!(result, Err(ConnectError::NoCarrier));
-    // Port 0 disables the carrier.
-    let mut p = Peer::with(|config| config.carrier = Some(CarrierConfig::new(0)));
+    assert_eq!(result, Err(ConnectError::NoEncapsulation));
+    // Port 0 disables the encapsulation.
+    let mut p = Peer::with(|config| config.encapsulation = Some(EncapsulationConfig::new(0)));
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
-    assert_eq!(result, Err(ConnectError::NoCarrier));
+    assert_eq!(result, Err(ConnectError::NoEncapsulation));
 }
 
 #[test]
 fn a_stack_connects_to_its_own_address_only_behind_another_port() {
     let mut p = new();
     let own = p.local();
-    for (carrier, result) in [(OURS, false), (0, false), (THEIRS, true)] {
-        let config = ConnectConfig::default().carrier(Some(carrier));
-        assert_eq!(p.stack.connect(own, b"", &config, p.now).is_ok(), result, "{carrier}");
+    for (encapsulation, result) in [(OURS, false), (0, false), (THEIRS, true)] {
+        let config = ConnectConfig::default().encapsulation(Some(encapsulation));
+        assert_eq!(p.stack.connect(own, b"", &config, p.now).is_ok(), result, "{encapsulation}");
     }
 }
 
@@ -377,7 +378,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
 fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {
     for from_socket in [false, true] {
         let mut p = Peer::with(|config| {
-            config.carrier = Some(CarrierConfig::new(OURS).from_socket(from_socket));
+            config.encapsulation = Some(EncapsulationConfig::new(OURS).from_socket(from_socket));
         });
         p.outer = Some((THEIRS, OURS));
         let id = p.connect(b"", false);

@@ -5,7 +5,7 @@ use crate::rebinding::{
     NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, new, respond, server,
 };
 use firstflight_stack::{ConnId, ListenerId};
-use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::encapsulation::{Control, PathProof};
 
 const THIEF: u16 = 7000;
 

@@ -3,7 +3,7 @@
 
 use crate::peer::{CLIENT_PORT, PORT, Peer, seg};
 use crate::rebinding::{NEW, OURS, THEIRS, at, challenges, client, control, from, new, respond, server};
-use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::encapsulation::{Control, PathProof};
 
 /// Wrong numbers get a RST and right ones a challenge, which an attacker behind the same translator sees. So the server
 /// answers neither after 64 wrong ones.

@@ -160,8 +160,10 @@ impl World {
         }
         let p = &mut self.pair;
         let once = by == By::CertificateOnce;
-        let mut config =
-            ConnectConfig::default().carrier(Some(SERVER_UDP)).replay_safe(!once).fast_open(by == By::Cookie);
+        let mut config = ConnectConfig::default()
+            .encapsulation(Some(SERVER_UDP))
+            .replay_safe(!once)
+            .fast_open(by == By::Cookie);
         if matches!(by, By::Certificate | By::CertificateOnce) {
             let mut asap = certified(certificate(1, 2, p.client.config().addresses[0]), p.now);
             asap.once = once;
@@ -274,7 +276,7 @@ fn download(seed: u64) -> Done {
         world.step();
         let failed = world.act(id, &mut sent, &mut read);
         let p = &world.pair;
-        let (moves, lasted) = (p.server.counters().carrier_paths_moved, p.now - began);
+        let (moves, lasted) = (p.server.counters().encapsulation_paths_moved, p.now - began);
         if read == world.response.len() {
             return Done { moves, unanswered: false };
         }

@@ -6,7 +6,7 @@ use crate::rebinding::{
     NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, moves, new, respond, server,
 };
 use firstflight_stack::{ConnId, Drop, StateName};
-use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::encapsulation::{Control, PathProof};
 
 #[test]
 fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connection() {
@@ -71,7 +71,7 @@ fn a_segment_with_wrong_numbers_begins_no_check() {
         p.drain();
         from(&mut p, NEW, right(seg().seq(0).ack(2)));
         asked(&mut p, [NEW, THEIRS]);
-        assert_eq!((at(&p, id), p.stack.counters().carrier_paths_checked), (THEIRS, 2));
+        assert_eq!((at(&p, id), p.stack.counters().encapsulation_paths_checked), (THEIRS, 2));
     }
 }
 
@@ -190,7 +190,7 @@ fn a_flood_from_many_ports_gets_one_check_in_100_ms_and_no_more_bytes_than_it_se
         p.pass(1);
     }
     p.quiet();
-    assert!((9..=10).contains(&p.stack.counters().carrier_paths_checked));
+    assert!((9..=10).contains(&p.stack.counters().encapsulation_paths_checked));
     assert!(answered < received, "{answered} for {received}");
     assert_eq!((at(&p, id), p.stack.counters().resets_sent), (THEIRS, 0));
     // This holds for a single segment, too: 52 bytes came, 44 are sent.

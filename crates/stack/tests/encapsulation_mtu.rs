@@ -2,7 +2,7 @@
 
 use crate::pair::{End, Pair};
 use firstflight_link::path::PathConfig;
-use firstflight_stack::{CarrierConfig, ConnId};
+use firstflight_stack::{ConnId, EncapsulationConfig};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ type Shared<T> = Rc<Cell<T>>;
 fn pair(path: PathConfig, seed: u64, v6: bool, probe: bool) -> Pair {
     let mut pair = Pair::new(path, seed, v6, |config, end| {
         let port = if end == End::Client { 5000 } else { SERVER };
-        config.carrier = Some(CarrierConfig::new(port).probe(probe));
+        config.encapsulation = Some(EncapsulationConfig::new(port).probe(probe));
     });
-    pair.carrier = Some(SERVER);
+    pair.encapsulation = Some(SERVER);
     pair
 }
 
@@ -116,7 +116,7 @@ fn bytes_arrive_as_sent_on_paths_that_lose() {
 #[test]
 fn raw_ip_is_never_probed() {
     let mut p = pair(PathConfig::with_delay(DELAY), 4, false, true);
-    p.carrier = None;
+    p.encapsulation = None;
     p.keep_log = true;
     let data = stream(300_000);
     let client = transfer(&mut p, &data, |_, _, _| {});

@@ -2,12 +2,12 @@
 //! endlessly, and holds nothing when its connections are released.
 
 use crate::peer::{Peer, key, policy, seg};
-use firstflight_stack::CarrierConfig;
+use firstflight_stack::EncapsulationConfig;
 use proptest::prelude::*;
 
 const OURS: u16 = 4433;
 
-/// A UDP payload that is probably the carrier's, with a probable TCP header.
+/// A UDP payload that is probably the encapsulation's, with a probable TCP header.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![8 => Just(8u8), 3 => Just(9u8), 1 => any::<u8>()];
     let body = proptest::collection::vec(any::<u8>(), 0..80);
@@ -47,7 +47,7 @@ proptest! {
         from_socket: bool,
     ) {
         let tune = |config: &mut firstflight_stack::Config| {
-            config.carrier = Some(CarrierConfig::new(OURS).from_socket(from_socket));
+            config.encapsulation = Some(EncapsulationConfig::new(OURS).from_socket(from_socket));
             config.limits.replies = 8;
         };
         let mut p = if v6 { Peer::v6(tune) } else { Peer::with(tune) };

@@ -1,7 +1,7 @@
-//! TCP in UDP: keep-alives and resets of the carrier, which belong to two UDP ports.
+//! TCP in UDP: keep-alives and resets of the encapsulation, which belong to two UDP ports.
 
 use crate::peer::{Peer, seg};
-use firstflight_stack::{CarrierConfig, CloseReason, ConnId, StateName};
+use firstflight_stack::{CloseReason, ConnId, EncapsulationConfig, StateName};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
 use std::time::Duration;
@@ -14,16 +14,16 @@ const KEEP_ALIVE: [u8; 4] = [9, 0, 0, 1];
 const RESET: [u8; 4] = [9, 0, 0, 2];
 
 /// Keep-alives that are equally far apart.
-fn regular() -> CarrierConfig {
-    CarrierConfig::new(OURS).first_keep_alive(Duration::MAX)
+fn regular() -> EncapsulationConfig {
+    EncapsulationConfig::new(OURS).first_keep_alive(Duration::MAX)
 }
 
 fn new() -> Peer {
     with(regular())
 }
 
-fn with(carrier: CarrierConfig) -> Peer {
-    let mut p = Peer::with(|config| config.carrier = Some(carrier));
+fn with(encapsulation: EncapsulationConfig) -> Peer {
+    let mut p = Peer::with(|config| config.encapsulation = Some(encapsulation));
     p.outer = Some((THEIRS, OURS));
     p
 }
@@ -92,7 +92,7 @@ fn keep_alives_last_as_long_as_the_application_holds_the_connection() {
 fn keep_alives_can_be_ended_some_time_after_the_last_segment() {
     let mut p = Peer::with(|config| {
         let keep_alive_for = Some(Duration::from_secs(20 * 60));
-        config.carrier = Some(regular().keep_alive_for(keep_alive_for));
+        config.encapsulation = Some(regular().keep_alive_for(keep_alive_for));
     });
     p.outer = Some((THEIRS, OURS));
     let id = opened(&mut p);
@@ -165,7 +165,7 @@ fn who_was_connected_to_sends_no_keep_alives() {
 fn keep_alives_can_be_turned_off_and_set() {
     for (every, count) in [(None, 0), (Some(Duration::from_secs(5)), 6)] {
         let mut p = Peer::with(|config| {
-            config.carrier = Some(regular().keep_alive(every));
+            config.encapsulation = Some(regular().keep_alive(every));
         });
         p.outer = Some((THEIRS, OURS));
         opened(&mut p);
@@ -186,13 +186,13 @@ fn a_keep_alive_for_nothing_is_answered_and_a_reset_for_nothing_is_not() {
     assert!(p.others.is_empty(), "there is a connection");
     control(&mut p, (THEIRS + 1, OURS), KEEP_ALIVE);
     assert_eq!(controls(&mut p), [RESET]);
-    assert_eq!(p.stack.counters().carrier_resets_sent, 2);
+    assert_eq!(p.stack.counters().encapsulation_resets_sent, 2);
 }
 
 /// An attacker who guesses two ports can forge a reset. It makes the connection send a probe, and the answer
 /// decides.
 #[test]
-fn a_reset_of_the_carrier_makes_a_connection_ask() {
+fn a_reset_of_the_encapsulation_makes_a_connection_ask() {
     let mut p = new();
     let id = opened(&mut p);
     control(&mut p, (THEIRS, OURS), RESET);
@@ -205,7 +205,7 @@ fn a_reset_of_the_carrier_makes_a_connection_ask() {
     }
     p.expect().is_ack().seq(0).ack(1);
     p.quiet();
-    assert_eq!(p.stack.counters().carrier_resets_believed, 1);
+    assert_eq!(p.stack.counters().encapsulation_resets_believed, 1);
     p.send(seg().seq(1).ack(1));
     assert_eq!(p.state(id), StateName::Established, "the peer has it still");
     p.pass(15_005);
@@ -216,7 +216,7 @@ fn a_reset_of_the_carrier_makes_a_connection_ask() {
 }
 
 #[test]
-fn a_reset_of_the_carrier_asks_for_sixteen_connections_at_most_and_for_all_in_turn() {
+fn a_reset_of_the_encapsulation_asks_for_sixteen_connections_at_most_and_for_all_in_turn() {
     let mut p = new();
     for _ in 0..20 {
         p.connect(b"", false);
@@ -243,7 +243,7 @@ fn a_reset_of_the_carrier_asks_for_sixteen_connections_at_most_and_for_all_in_tu
 /// meanwhile.
 #[test]
 fn keep_alives_begin_soon_after_the_last_segment_and_then_get_rare() {
-    let mut p = with(CarrierConfig::new(OURS));
+    let mut p = with(EncapsulationConfig::new(OURS));
     let id = opened(&mut p);
     for again in 0..3 {
         let begun = p.ms();

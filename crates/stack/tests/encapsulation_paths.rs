@@ -43,7 +43,7 @@ fn an_address_translator_on_the_way_is_not_noticed() {
         let client = p.connect(b"", false);
         let server = p.accept(listener);
         let info = p.server.info(server).unwrap();
-        assert_eq!(info.carrier, Some(61_000));
+        assert_eq!(info.encapsulation, Some(61_000));
         p.client.write(client, &[7; 50_000], p.now).unwrap();
         p.run(Duration::from_secs(5), |p| p.server.info(server).unwrap().totals.bytes_received == 50_000);
     }
@@ -64,7 +64,7 @@ fn a_mapping_that_changes_ends_no_connection() {
         if busy {
             p.client.write(client, b"more", p.now).unwrap();
         }
-        p.run(Duration::from_secs(60), |p| p.server.info(server).unwrap().carrier == Some(61_001));
+        p.run(Duration::from_secs(60), |p| p.server.info(server).unwrap().encapsulation == Some(61_001));
         let limit = if busy { Duration::from_millis(61) } else { Duration::from_millis(15_200) };
         assert!(p.now - before <= limit, "{:?}", p.now - before);
         p.idle(Duration::from_secs(60));
@@ -90,7 +90,7 @@ fn a_server_that_forgot_is_found_out_by_a_keep_alive() {
     p.middlebox = None;
     p.run(Duration::from_secs(60), |p| p.client.close_reason(client).is_some());
     assert_eq!(p.client.close_reason(client), Some(CloseReason::Reset));
-    assert_eq!(p.server.counters().carrier_resets_sent, 1);
+    assert_eq!(p.server.counters().encapsulation_resets_sent, 1);
 }
 
 /// Every client behind one pair of UDP ports gets its own bytes, on a path that loses, reorders and copies.
@@ -122,7 +122,7 @@ fn many_connections_share_two_ports() {
         assert!(servers.iter().all(|(_, read)| read.iter().all(|byte| *byte == read[0])));
         seen.sort_unstable();
         assert_eq!(seen, (0..20).collect::<Vec<u8>>());
-        let ports: Vec<_> = servers.iter().map(|(id, _)| p.server.info(*id).unwrap().carrier).collect();
+        let ports: Vec<_> = servers.iter().map(|(id, _)| p.server.info(*id).unwrap().encapsulation).collect();
         assert!(ports.iter().all(|port| *port == Some(CLIENT_UDP)));
     }
 }
@@ -159,13 +159,13 @@ fn a_server_takes_both_at_once() {
     let mut p = Pair::in_udp(PathConfig::with_delay(DELAY), 5, false);
     let listener = p.listen(None);
     let mut carried = Vec::new();
-    for carrier in [None, Some(SERVER_UDP)] {
-        p.carrier = carrier;
+    for encapsulation in [None, Some(SERVER_UDP)] {
+        p.encapsulation = encapsulation;
         let client = p.connect(b"hello", false);
         let server = p.accept(listener);
         p.run(Duration::from_secs(1), |p| p.server.info(server).unwrap().totals.bytes_received == 5);
-        carried.push(p.server.info(server).unwrap().carrier);
-        assert_eq!(p.client.info(client).unwrap().carrier, carrier);
+        carried.push(p.server.info(server).unwrap().encapsulation);
+        assert_eq!(p.client.info(client).unwrap().encapsulation, encapsulation);
     }
     assert_eq!(carried, [None, Some(CLIENT_UDP)]);
 }

@@ -22,11 +22,11 @@ fn open(path: PathConfig, seed: u64, v6: bool) -> (Pair, Translator, ConnId, Con
 }
 
 fn port(p: &Pair, server: ConnId) -> Option<u16> {
-    p.server.info(server).unwrap().carrier
+    p.server.info(server).unwrap().encapsulation
 }
 
 fn moves(p: &Pair) -> u64 {
-    p.server.counters().carrier_paths_moved
+    p.server.counters().encapsulation_paths_moved
 }
 
 /// Sends `message` from the client, waits for it, and sends it back.
@@ -66,7 +66,7 @@ fn an_idle_connection_is_found_again_with_the_next_keep_alive() {
     let before = p.now;
     p.run(Duration::from_secs(60), |p| moves(p) == 1);
     assert!(p.now - before < Duration::from_millis(15_200), "{:?}", p.now - before);
-    assert_eq!(p.client.counters().carrier_resets_believed, 1);
+    assert_eq!(p.client.counters().encapsulation_resets_believed, 1);
     // The server may send first.
     p.server.write(server, b"news", p.now).unwrap();
     let sent = p.now;
@@ -366,7 +366,7 @@ fn the_others_follow_two_changes_in_a_row() {
                 translator.rebind();
             }
         }
-        let there = |id: &&ConnId| p.server.info(**id).unwrap().carrier == Some(translator.port());
+        let there = |id: &&ConnId| p.server.info(**id).unwrap().encapsulation == Some(translator.port());
         assert_eq!(servers.iter().filter(there).count(), 40, "{apart} ms apart");
     }
 }
@@ -416,7 +416,7 @@ fn new_connections_probe_an_idle_one_once_in_ten_seconds() {
     p.idle(Duration::from_secs(5));
     let listener = p.listen_with(|config| config.local.set_port(81));
     p.keep_log = true;
-    // Behind IP, UDP and the carrier's header stands the inner port.
+    // Behind IP, UDP and the encapsulation's header stands the inner port.
     let inner = p.client.info(client).unwrap().local.port().to_be_bytes();
     let probes = |p: &Pair| {
         p.log
@@ -427,7 +427,7 @@ fn new_connections_probe_an_idle_one_once_in_ten_seconds() {
     let mut to = p.server_addr();
     to.set_port(81);
     for _ in 0..30 {
-        let config = firstflight_stack::ConnectConfig::default().carrier(p.carrier);
+        let config = firstflight_stack::ConnectConfig::default().encapsulation(p.encapsulation);
         let id = p.client.connect(to, b"", &config, p.now).unwrap().0;
         let server = p.accept(listener);
         p.connected(id);

@@ -8,7 +8,7 @@ use crate::translator::{Translator, translate};
 use firstflight_credential::Outcome;
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId, StateName};
-use firstflight_wire::carrier::Control;
+use firstflight_wire::encapsulation::Control;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ fn a_client_that_returns_to_the_port_of_its_first_syn_goes_on() {
     p.idle(DELAY / 2);
     translator.rebind();
     let server = p.accept(listener);
-    assert_eq!(p.server.info(server).unwrap().carrier, Some(translator.port()));
+    assert_eq!(p.server.info(server).unwrap().encapsulation, Some(translator.port()));
     assert_eq!(p.server.connections(), 1, "the other child has ended");
     translator.set(translator.port() - 1);
     p.client.write(client, b"more", p.now).unwrap();
@@ -57,7 +57,8 @@ fn a_child_that_its_client_left_bars_no_certificate() {
     let listener = p.listen_with(|config| config.asap = Some(policy(&[1])));
     let visit = |p: &mut Pair| {
         let asap = certified(certificate(1, 2, p.client.config().addresses[0]), p.now);
-        let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true).carrier(Some(SERVER_UDP));
+        let config =
+            ConnectConfig::default().asap(Some(asap)).replay_safe(true).encapsulation(Some(SERVER_UDP));
         p.client.connect(p.server_addr(), b"GET /", &config, p.now).unwrap().0
     };
     let first = visit(&mut p);
@@ -86,8 +87,9 @@ fn a_half_open_connection_of_another_client_stays() {
     assert_eq!(p.stack.connections(), 2);
 }
 
-/// The carrier's reset says that the port has changed, and the client's connections send probes. One whose SYN is not answered
-/// has nothing to probe with: the probe would leave as the ACK of the handshake, with a number that no server takes there.
+/// The encapsulation's reset says that the port has changed, and the client's connections send probes. One whose SYN is
+/// not answered has nothing to probe with: the probe would leave as the ACK of the handshake, with a number that no
+/// server takes there.
 #[test]
 fn a_reset_before_the_syn_ack_leaves_the_handshake_alone() {
     let mut p = rebinding::new();
@@ -97,7 +99,7 @@ fn a_reset_before_the_syn_ack_leaves_the_handshake_alone() {
     p.pass(300);
     assert_eq!(rebinding::controls(&mut p), [(rebinding::THEIRS, Control::KeepAlive)]);
     rebinding::control(&mut p, rebinding::THEIRS, Control::Reset);
-    assert_eq!(p.stack.counters().carrier_resets_believed, 1);
+    assert_eq!(p.stack.counters().encapsulation_resets_believed, 1);
     p.send(seg().syn().ack(1).mss(1176));
     p.expect().is_ack().seq(1).ack(1);
 }
@@ -152,7 +154,7 @@ fn a_connection_left_at_an_earlier_port_is_found_beside_another_one() {
     // The first one is being probed from this port, and now the port changes again.
     translator.rebind();
     p.client.write(first, b"x", p.now).unwrap();
-    p.run(Duration::from_secs(10), |p| p.server.counters().carrier_paths_moved == 1);
+    p.run(Duration::from_secs(10), |p| p.server.counters().encapsulation_paths_moved == 1);
     hears(&mut p, second, server, Duration::from_secs(10));
 }
 
@@ -187,13 +189,13 @@ fn an_ack_that_was_lost_behind_an_early_response_is_repeated() {
             return !is_deaf.get();
         }
         let payload = Packet::parse(packet).unwrap().payload;
-        // Behind the headers of UDP and the carrier: TCP's flags.
+        // Behind the headers of UDP and the encapsulation: TCP's flags.
         let syn_ack = payload.get(8) == Some(&8) && payload.get(25).is_some_and(|flags| flags & 2 != 0);
         answers.set(answers.get() + u32::from(syn_ack));
         !syn_ack || answers.get() == 1
     }));
     let asap = certified(certificate(1, 2, p.client.config().addresses[0]), p.now);
-    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true).carrier(Some(SERVER_UDP));
+    let config = ConnectConfig::default().asap(Some(asap)).replay_safe(true).encapsulation(Some(SERVER_UDP));
     let client = p.client.connect(p.server_addr(), b"GET /", &config, p.now).unwrap().0;
     let server = p.accept(listener);
     let response: Vec<u8> = (0..40_000_u32).map(|at| (at % 251) as u8).collect();

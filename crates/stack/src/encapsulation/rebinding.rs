@@ -1,9 +1,9 @@
 //! A client's UDP port changes because an address translator has forgotten its mapping. The server checks the new
-//! path, and the connection moves to it (`docs/carrier.md`).
+//! path, and the connection moves to it (`docs/udp-encapsulation.md`).
 //!
 //! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
-use crate::carrier::paths::{
+use crate::encapsulation::paths::{
     AGAIN, Answer, Check, FORMER, Former, GAP, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
 };
 use crate::event::Drop;
@@ -14,7 +14,7 @@ use crate::output::Reply;
 use alloc::vec::Vec;
 use firstflight_tcp::{StateName, TimeWaitAction};
 use firstflight_wire::Instant;
-use firstflight_wire::carrier::{Control, PathProof};
+use firstflight_wire::encapsulation::{Control, PathProof};
 use firstflight_wire::tcp::{Flags, Segment};
 
 impl Flows {
@@ -45,13 +45,13 @@ impl Flows {
             return false;
         }
         let (hash, port) = (self.table.hash_anywhere(key), key.outer_remote());
-        let searched = self.carrier.as_mut().is_some_and(|carrier| {
+        let searched = self.encapsulation.as_mut().is_some_and(|encapsulation| {
             // Who had the connection a moment ago knows the numbers, and may want it back.
-            let knows = carrier.paths.checks.get_mut(&index).is_some_and(|check| {
+            let knows = encapsulation.paths.checks.get_mut(&index).is_some_and(|check| {
                 check.expire(now);
                 check.former(port).is_some()
             });
-            carrier.paths.is_searched(hash, index, misses, now) && !knows
+            encapsulation.paths.is_searched(hash, index, misses, now) && !knows
         });
         if !searched && misses {
             return self.repeats_last_ack(key, segment, now);
@@ -66,7 +66,8 @@ impl Flows {
     /// The connections that a segment with this key may belong to, if its client's UDP port has changed.
     pub(crate) fn alike(&self, key: &FlowKey) -> impl Iterator<Item = (u32, &Slot)> {
         let (hash, key) = (self.table.hash_anywhere(key), key.anywhere());
-        let indices = self.carrier.iter().flat_map(move |carrier| carrier.paths.alike(hash));
+        let indices =
+            self.encapsulation.iter().flat_map(move |encapsulation| encapsulation.paths.alike(hash));
         indices.filter_map(move |index| {
             let slot = self.table.slots.get(index)?;
             (slot.key.anywhere() == key).then_some((index, slot))
@@ -79,19 +80,19 @@ impl Flows {
     /// do not count, because the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
         let bits = [self.env.random.next_u64(), self.env.random.next_u64()];
-        let (Some(slot), Some(carrier)) = (self.table.slots.get(index), &mut self.carrier) else {
+        let (Some(slot), Some(encapsulation)) = (self.table.slots.get(index), &mut self.encapsulation) else {
             return true;
         };
         let (key, current) = (slot.key, slot.key.outer_remote());
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
-        let check = carrier.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
+        let check = encapsulation.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
         check.expire(now);
         if let Some(former) = check.former.iter_mut().find(|former| former.port == port) {
             // Its answer counts, whatever the port says that the connection has.
             if former.sent.is_none_or(|sent| now - sent >= gap) {
                 former.sent = Some(now);
                 let former = *former;
-                self.env.journal.counters.carrier_paths_checked += 1;
+                self.env.journal.counters.encapsulation_paths_checked += 1;
                 self.challenge_at(&key, port, former.bits);
             }
             return true;
@@ -119,7 +120,7 @@ impl Flows {
         }
         let oldest = check.former.first().map(|former| (former.port, former.bits));
         let to = [check.asked, Some((current, check.own)), oldest];
-        self.env.journal.counters.carrier_paths_checked += 1;
+        self.env.journal.counters.encapsulation_paths_checked += 1;
         for (port, bits) in to.into_iter().flatten() {
             self.challenge_at(&key, port, bits);
         }
@@ -129,7 +130,8 @@ impl Flows {
     /// Whether connection `index` has this port, or is being checked for it. A neighbour with the same inner ports may have
     /// got a port that another connection had, and would answer for its own connection.
     fn may_have(&self, index: u32, slot: &Slot, port: u16) -> bool {
-        let check = self.carrier.as_ref().and_then(|carrier| carrier.paths.checks.get(&index));
+        let check =
+            self.encapsulation.as_ref().and_then(|encapsulation| encapsulation.paths.checks.get(&index));
         let asked = check.and_then(|check| check.asked);
         slot.key.outer_remote() == port || asked.is_some_and(|(asked, _)| asked == port)
     }
@@ -143,7 +145,10 @@ impl Flows {
     /// Asks the ports again that connections had before they moved.
     fn ask_former(&mut self, now: Instant) {
         loop {
-            let Some(paths) = self.carrier.as_mut().map(|carrier| &mut carrier.paths) else { return };
+            let Some(paths) = self.encapsulation.as_mut().map(|encapsulation| &mut encapsulation.paths)
+            else {
+                return;
+            };
             let Some(at) = paths.again.iter().position(|again| again.at <= now) else { return };
             let Some(mut again) = paths.again.remove(at) else { return };
             let Some(check) = paths.checks.get_mut(&again.index) else { continue };
@@ -175,8 +180,8 @@ impl Flows {
         }
         slot.conn.unheard(now);
         let pair = slot.pair;
-        if let (Some(pair), Some(carrier)) = (pair, &mut self.carrier) {
-            carrier.doubt(pair, now);
+        if let (Some(pair), Some(encapsulation)) = (pair, &mut self.encapsulation) {
+            encapsulation.doubt(pair, now);
         }
         let response = Control::PathResponse(proof(key, bits));
         self.env.reply(Reply::Control(key.outer(), response));
@@ -187,9 +192,9 @@ impl Flows {
     pub(crate) fn path_answered(&mut self, key: &FlowKey, bits: u64, now: Instant) {
         let port = key.outer_remote();
         let alike: Vec<_> = self.alike(key).map(|(index, slot)| (index, slot.key.outer_remote())).collect();
-        let Some(carrier) = &mut self.carrier else { return };
+        let Some(encapsulation) = &mut self.encapsulation else { return };
         let judged = alike.into_iter().find_map(|(index, current)| {
-            let check = carrier.paths.checks.get_mut(&index)?;
+            let check = encapsulation.paths.checks.get_mut(&index)?;
             check.expire(now);
             Some((index, current, check.judge(port, bits, current)?))
         });
@@ -200,7 +205,9 @@ impl Flows {
         }
         // The bits are valid once.
         let spent = self.env.random.next_u64();
-        let Some(check) = self.carrier.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else { return };
+        let Some(check) = self.encapsulation.as_mut().and_then(|c| c.paths.checks.get_mut(&index)) else {
+            return;
+        };
         match answer {
             // Former ports are still believed: the connection's own port may be an attacker's.
             Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
@@ -226,24 +233,24 @@ impl Flows {
     fn move_connection(&mut self, index: u32, key: &FlowKey, returns: bool, now: Instant) {
         let before = self.table.slots.get(index).and_then(|slot| slot.pair);
         let left_port = self.table.slots.get(index).map_or(0, |slot| slot.key.outer_remote());
-        let left = before.and_then(|pair| self.carrier.as_ref()?.has_accepted_others(pair, index));
+        let left = before.and_then(|pair| self.encapsulation.as_ref()?.has_accepted_others(pair, index));
         self.rekey(index, key, false, now);
-        self.env.journal.counters.carrier_paths_moved += 1;
+        self.env.journal.counters.encapsulation_paths_moved += 1;
         if let Some(slot) = self.table.slots.get_mut(index) {
             slot.conn.moved(now);
         }
         self.touched(index);
-        let Some(carrier) = &mut self.carrier else { return };
+        let Some(encapsulation) = &mut self.encapsulation else { return };
         let (client, port) = (key.remote_ip(), key.outer_remote());
         if returns {
             // What was told the others of the port that is left was wrong, too.
-            carrier.paths.turns.retain(|turns| (turns.client, turns.port) != (client, left_port));
+            encapsulation.paths.turns.retain(|turns| (turns.client, turns.port) != (client, left_port));
         } else {
-            carrier.paths.redirect(client, left_port, port, now);
-            carrier.paths.ask_again(index, now);
+            encapsulation.paths.redirect(client, left_port, port, now);
+            encapsulation.paths.ask_again(index, now);
         }
         if let Some(pair) = left {
-            carrier.paths.take_turns(pair, client, port, now);
+            encapsulation.paths.take_turns(pair, client, port, now);
         }
     }
 
@@ -251,10 +258,10 @@ impl Flows {
     pub(crate) fn take_turns(&mut self, now: Instant) {
         self.ask_former(now);
         loop {
-            let Some(carrier) = &mut self.carrier else { return };
-            let Some(at) = carrier.paths.turns.iter().position(|turns| turns.at <= now) else { return };
-            let Some(mut turns) = carrier.paths.turns.remove(at) else { return };
-            let Some(accepted) = carrier.accepted(turns.pair) else { continue };
+            let Some(encapsulation) = &mut self.encapsulation else { return };
+            let Some(at) = encapsulation.paths.turns.iter().position(|turns| turns.at <= now) else { return };
+            let Some(mut turns) = encapsulation.paths.turns.remove(at) else { return };
+            let Some(accepted) = encapsulation.accepted(turns.pair) else { continue };
             let members: Vec<u32> = accepted.range(turns.next..).take(TURN).copied().collect();
             turns.at = now + TURNS_APART;
             match members.last() {
@@ -266,7 +273,7 @@ impl Flows {
             }
             let port = turns.port;
             if turns.round < ROUNDS {
-                carrier.paths.turns.push_back(turns);
+                encapsulation.paths.turns.push_back(turns);
             }
             for index in members {
                 // A challenge names the inner ports only. The client may know another connection by them, from a SYN that
@@ -286,8 +293,8 @@ impl Flows {
             return;
         }
         let (hash, record) = (self.table.hash_anywhere(&slot.key), slot.conn.time_wait());
-        if let Some(carrier) = &mut self.carrier {
-            carrier.paths.closed.insert(hash, record, now, self.env.tcp.time_wait_lasts());
+        if let Some(encapsulation) = &mut self.encapsulation {
+            encapsulation.paths.closed.insert(hash, record, now, self.env.tcp.time_wait_lasts());
         }
     }
 
@@ -296,15 +303,15 @@ impl Flows {
     /// which the connection began, so the acknowledgement carries the newest timestamp that the client has seen.
     fn repeats_last_ack(&mut self, key: &FlowKey, segment: &Segment<'_>, now: Instant) -> bool {
         let hash = self.table.hash_anywhere(key);
-        let Some(carrier) = &mut self.carrier else { return false };
-        let Some(record) = carrier.paths.closed.find(hash) else { return false };
+        let Some(encapsulation) = &mut self.encapsulation else { return false };
+        let Some(record) = encapsulation.paths.closed.find(hash) else { return false };
         if record.judge(segment) != (TimeWaitAction::Acknowledge { restart: true })
             || segment.ack != record.snd_nxt
         {
             return false;
         }
         let lasts = self.env.tcp.time_wait_lasts();
-        carrier.paths.closed.restart(hash, now, lasts);
+        encapsulation.paths.closed.restart(hash, now, lasts);
         self.table.time_wait.restart(self.table.hasher.hash(key), now, lasts);
         let echo = segment.options.timestamps.map(|ts| ts.echo);
         let value = echo.unwrap_or_else(|| self.env.isn.timestamp(key, now));

@@ -6,10 +6,12 @@ use crate::peer::{CLIENT_PORT, Got, PEER_ISN, Peer, Seg, key, policy, seg};
 use crate::visitor::{Visit, visit_with};
 use firstflight_credential::Outcome;
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_stack::{CarrierConfig, Config, ConnId, ListenConfig, ResponsePolicy, StateName, Trace};
+use firstflight_stack::{
+    Config, ConnId, EncapsulationConfig, ListenConfig, ResponsePolicy, StateName, Trace,
+};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Carrier, Offer, Reply, Status};
-use firstflight_wire::carrier::{Carried, FOLLOWER_BYTES, FOLLOWERS};
+use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply, Status};
+use firstflight_wire::encapsulation::{Carried, FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
@@ -20,8 +22,8 @@ const OURS: u16 = 4433;
 /// The peer's UDP port.
 const THEIRS: u16 = 5000;
 
-fn carrier(config: &mut Config) {
-    config.carrier = Some(CarrierConfig::new(OURS).probe(false));
+fn encapsulation(config: &mut Config) {
+    config.encapsulation = Some(EncapsulationConfig::new(OURS).probe(false));
 }
 
 fn stream(len: usize) -> Vec<u8> {
@@ -32,7 +34,7 @@ fn stream(len: usize) -> Vec<u8> {
 
 fn server_on(stack: impl FnOnce(&mut Config), listen: impl FnOnce(&mut ListenConfig)) -> Server {
     let tune = |config: &mut Config| {
-        carrier(config);
+        encapsulation(config);
         stack(config);
     };
     let both = |config: &mut ListenConfig| {
@@ -48,10 +50,10 @@ fn server() -> Server {
     server_on(|_| {}, |_| {})
 }
 
-/// A SYN with [`DATA`] and a certificate, for the carrier: request number `id`.
+/// A SYN with [`DATA`] and a certificate, for the encapsulation: request number `id`.
 fn flight(by: u8, id: u8) -> Seg {
     let certificate: ClientCertificate = certificate(by, 2, crate::flights::CLIENT.parse().unwrap());
-    let block = certificate.request(Carrier::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
+    let block = certificate.request(Encapsulation::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
     let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let option = OptionBytes::from(offer).as_slice().to_vec();
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
@@ -168,7 +170,7 @@ fn before_its_syn_it_is_dropped_in_silence() {
     let id = s.p.accept(s.listener);
     assert_eq!(s.p.read(id), all(&data));
     // There is no listener at that port, so the answer is the usual one.
-    let mut p = Peer::with(carrier);
+    let mut p = Peer::with(encapsulation);
     p.outer = Some((THEIRS, OURS));
     p.send(seg().seq(1).data(b"x"));
     p.expect().is_rst();
@@ -372,11 +374,11 @@ fn on_raw_ip_nothing_is_held_or_taken() {
 /// A visit with `data`, and the segments that follow its SYN.
 fn visits(data: &[u8]) -> (Peer, Visit, Vec<Got>) {
     let mut p = Peer::with(|config| {
-        carrier(config);
+        encapsulation(config);
         config.tcp.set_nodelay(true);
     });
     p.outer = Some((THEIRS, OURS));
-    let visit = visit_with(&mut p, data, |config| config.carrier = Some(THEIRS));
+    let visit = visit_with(&mut p, data, |config| config.encapsulation = Some(THEIRS));
     p.local_port = visit.port;
     let followers = p.drain();
     (p, visit, followers)
