@@ -4,9 +4,9 @@
 
 use firstflight_credential::asap::Identity;
 use firstflight_seal::{
-    Bind, BlockState, Finished, Flags, Flight, Hello, HostName, Inner, Intake, KeySet, MemoryTable, Question,
-    Request, Rid, RunTable, Runs, SealKey, Server, Step, TableAnswer, TableLimits, Target, Waiting, Why,
-    seal,
+    Bind, BlockState, Finished, Flags, Flight, Hello, HostName, Inner, Intake, KeySet, MemoryRegister,
+    Question, RegisterAnswer, RegisterLimits, Request, Rid, Runs, SealKey, Server, Step, StrikeRegister,
+    Target, Waiting, Why, seal,
 };
 use firstflight_wire::{Clock, Instant};
 use rand_chacha::ChaCha8Rng;
@@ -99,27 +99,27 @@ fn intake(data: &[u8]) {
     }
 }
 
-/// A run table that can be lost. A question that it does not answer may have been taken all the same.
+/// A strike register that can be lost. A question that it does not answer may have been taken all the same.
 struct Store {
-    table: MemoryTable,
+    table: MemoryRegister,
     lost: bool,
     takes: bool,
     /// Whether the last question was answered, and there was room.
     answered: bool,
 }
 
-impl RunTable for Store {
-    fn test_and_set(&mut self, question: &Question, now: Instant) -> TableAnswer {
+impl StrikeRegister for Store {
+    fn test_and_set(&mut self, question: &Question, now: Instant) -> RegisterAnswer {
         if !self.lost {
             let answer = self.table.test_and_set(question, now);
-            self.answered = answer != TableAnswer::Full;
+            self.answered = answer != RegisterAnswer::Full;
             return answer;
         }
         self.answered = false;
         if self.takes {
             self.table.test_and_set(question, now);
         }
-        TableAnswer::Unavailable
+        RegisterAnswer::Unavailable
     }
 }
 
@@ -158,8 +158,8 @@ impl World {
             uncertainty: Duration::from_secs(1),
         };
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let limits = TableLimits { entries: 24, without_block: 8 };
-        let table = MemoryTable::new(limits, &clock, true, &mut rng);
+        let limits = RegisterLimits { entries: 24, without_block: 8 };
+        let table = MemoryRegister::new(limits, &clock, true, &mut rng);
         let store = Store { table, lost: false, takes: false, answered: true };
         Self {
             clock,
@@ -200,8 +200,8 @@ impl World {
     /// All connections are over, and the table is empty.
     fn restart(&mut self) {
         self.started_behind |= self.clock.unix_ms < self.latest_ms;
-        let limits = TableLimits { entries: 24, without_block: 8 };
-        self.store.table = MemoryTable::new(limits, &self.clock, false, &mut self.rng);
+        let limits = RegisterLimits { entries: 24, without_block: 8 };
+        self.store.table = MemoryRegister::new(limits, &self.clock, false, &mut self.rng);
         self.waiting.clear();
         self.pages.values_mut().for_each(|page| page.ran = None);
     }

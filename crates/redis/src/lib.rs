@@ -33,8 +33,8 @@
 //! memory by itself, and most masters must agree on who has a cell. `docs/farm-masters.md` has the rule, and the argument for it.
 //!
 //! # Sealed requests
-//! [`RedisStore::run`] is the run table of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6). The same
-//! rules hold: without an answer nothing counts as new, and a new memory has a floor.
+//! [`RedisStore::run`] is the strike register of sealed first flights for a farm (`docs/spec/sealed.md`, section 6.6).
+//! The same rules hold: without an answer nothing counts as new, and a new memory has a floor.
 //!
 //! # TLS sessions
 //! [`RedisSessions`] keeps the TLS sessions of a farm, so that a client resumes its session at every member.
@@ -232,9 +232,9 @@ impl RedisStore {
     }
 
     /// Leaves the farm: waits for at most two seconds until this is the last reference to the store (a [`RedisSessions`] and
-    /// a server with this run table have one) and everything owed was reported, and then writes the proof of that to [`Options::state`]. Returns whether that succeeded. If not,
-    /// or without this call, the next start of this member begins a new memory for all. Call it when the endpoint has
-    /// stopped ([`Endpoint::shutdown`](firstflight::Endpoint::shutdown)).
+    /// a server with this strike register have one) and everything owed was reported, and then writes the proof of that
+    /// to [`Options::state`]. Returns whether that succeeded. If not, or without this call, the next start of this
+    /// member begins a new memory for all. Call it when the endpoint has stopped ([`Endpoint::shutdown`](firstflight::Endpoint::shutdown)).
     pub async fn close(self: Arc<Self>) -> bool {
         match timeout(CLOSE_WITHIN, leave(self)).await {
             Ok(Ok(left)) => left,

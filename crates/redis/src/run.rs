@@ -1,11 +1,13 @@
-//! The run table of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
+//! The strike register of sealed first flights that the members of a farm share (`docs/spec/sealed.md`, section 6.6).
 
 use crate::node::{Reply, millis};
 use crate::question::Question as Asked;
 use crate::share::{Heard, Share};
 use crate::{RedisStore, cells};
 use firstflight::credential::JobRequest;
-use firstflight_seal::{MemoryTable, Question, SharedRunTable, TableAnswer, TableFuture, TableLimits};
+use firstflight_seal::{
+    MemoryRegister, Question, RegisterAnswer, RegisterFuture, RegisterLimits, SharedStrikeRegister,
+};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -19,19 +21,19 @@ const CLOCKS_APART: Duration = Duration::from_secs(60);
 const MINUTES: usize = 16;
 
 impl RedisStore {
-    /// Tests whether a sealed request is in the run table of the farm, and puts it there. Give the answer to
+    /// Tests whether a sealed request is in the strike register of the farm, and puts it there. Give the answer to
     /// [`Asked::answered`](firstflight_seal::Asked::answered) or
     /// [`Waiting::answered`](firstflight_seal::Waiting::answered). While the store is lost the answer is
-    /// [`TableAnswer::Unavailable`] at once, and the request is reported to the store later.
-    pub async fn run(&self, question: &Question) -> TableAnswer {
+    /// [`RegisterAnswer::Unavailable`] at once, and the request is reported to the store later.
+    pub async fn run(&self, question: &Question) -> RegisterAnswer {
         let Question { rid, t_ms, now_ms, early, with_block } = *question;
         let in_quota = !with_block;
         if in_quota && self.quota().is_full(Instant::now()) {
-            return TableAnswer::Full;
+            return RegisterAnswer::Full;
         }
         let request = JobRequest::GuardSet {
             key: rid.table_key(),
-            keep_ms: millis(MemoryTable::LIFETIME),
+            keep_ms: millis(MemoryRegister::LIFETIME),
             ahead_ms: t_ms.cast_signed().saturating_sub(now_ms.cast_signed()),
             // After Finished presence alone decides.
             reach_ms: if early { millis(REACH) } else { 0 },
@@ -43,9 +45,9 @@ impl RedisStore {
             let apart = reply.store_ms.is_none_or(|ms| ms.abs_diff(now_ms) > millis(CLOCKS_APART));
             // First of all: an entry of another connection is not this one's, also below the floor.
             Some(match (Asked::was_new(reply), early && apart || asked.is_below_floor(at, since)) {
-                (false, _) => TableAnswer::Seen,
-                (true, true) => TableAnswer::Floor { set: true },
-                (true, false) => TableAnswer::New,
+                (false, _) => RegisterAnswer::Seen,
+                (true, true) => RegisterAnswer::Floor { set: true },
+                (true, false) => RegisterAnswer::New,
             })
         };
         let share = self.shares.of(cells::of_request(&request));
@@ -54,10 +56,10 @@ impl RedisStore {
         waited_for.ends();
         let answer = match heard {
             Ok(Heard::Reply(answer)) => answer,
-            Ok(Heard::Known(_)) => TableAnswer::Seen,
-            Err(_) => TableAnswer::Unavailable,
+            Ok(Heard::Known(_)) => RegisterAnswer::Seen,
+            Err(_) => RegisterAnswer::Unavailable,
         };
-        if in_quota && matches!(answer, TableAnswer::New | TableAnswer::Floor { .. }) {
+        if in_quota && matches!(answer, RegisterAnswer::New | RegisterAnswer::Floor { .. }) {
             self.quota().count();
         }
         answer
@@ -70,8 +72,8 @@ impl RedisStore {
     }
 }
 
-impl SharedRunTable for RedisStore {
-    fn test_and_set(&self, question: &Question) -> TableFuture<'_> {
+impl SharedStrikeRegister for RedisStore {
+    fn test_and_set(&self, question: &Question) -> RegisterFuture<'_> {
         let question = *question;
         Box::pin(async move { self.run(&question).await })
     }
@@ -113,7 +115,7 @@ impl Quota {
             *self.of(passed) = 0;
         }
         self.minute = self.minute.max(minute);
-        self.minutes.iter().sum::<usize>() >= TableLimits::default().without_block
+        self.minutes.iter().sum::<usize>() >= RegisterLimits::default().without_block
     }
 
     /// An entry was made.
@@ -136,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_quota_for_fifteen_minutes() {
-        let (start, most) = (Instant::now(), TableLimits::default().without_block);
+        let (start, most) = (Instant::now(), RegisterLimits::default().without_block);
         let at = |s| start + Duration::from_secs(s);
         let mut quota = Quota::default();
         let mut take = |s| {

@@ -12,7 +12,7 @@ use crate::server::farm::ask;
 use firstflight::SharedStore;
 use firstflight::credential::{FlightId, JobRequest, JobResult, Reason};
 use firstflight_redis::{Access, Options, RedisSessions, RedisStore};
-use firstflight_seal::{Question, Rid, TableAnswer};
+use firstflight_seal::{Question, RegisterAnswer, Rid};
 use std::collections::HashMap;
 use std::env;
 use std::sync::Arc;
@@ -174,8 +174,8 @@ async fn a_sealed_request_is_new_once() {
         with_block: true,
     };
     for rid in 0..50 {
-        assert_eq!(members[0].run(&question(rid)).await, TableAnswer::New);
-        assert_eq!(members[1].run(&question(rid)).await, TableAnswer::Seen);
+        assert_eq!(members[0].run(&question(rid)).await, RegisterAnswer::New);
+        assert_eq!(members[1].run(&question(rid)).await, RegisterAnswer::Seen);
     }
 }
 

@@ -13,4 +13,4 @@ mod fitness;
 mod members;
 mod reconnecting;
 mod redis;
-mod run_table;
+mod strike_register;

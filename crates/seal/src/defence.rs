@@ -23,11 +23,11 @@ pub(crate) enum Defence {
     /// The client of a copy gets no 425 (6.2). The server of the tests has this defence, since this crate has no 425.
     #[cfg(test)]
     SilentCopies,
-    /// The hash of the run table has a secret key (6.2).
+    /// The hash of the strike register has a secret key (6.2).
     KeyedHash,
     /// Entries live for 15 minutes, not for 2 (6.2).
     Lifetime,
-    /// The run table has a quota for flights without a block (6.2).
+    /// The strike register has a quota for flights without a block (6.2).
     Quota,
     /// t is compared with the clock (6.3).
     Window,
@@ -37,7 +37,7 @@ pub(crate) enum Defence {
     Deadline,
     /// A listener for client certificates runs nothing early (6.9).
     ClientCertificates,
-    /// One run table of several runs only replayable requests early (6.3).
+    /// One strike register of several runs only replayable requests early (6.3).
     PerSite,
     /// A store that does not answer is not one that has never seen a rid (6.6).
     StoreLost,

@@ -10,7 +10,7 @@
 //! 2. [`KeySet::open`] opens it (3). Without an accepted block it asks an [`OpeningBudget`] before (6.10).
 //! 3. [`Hello::parse`] and [`Opened::check`] compare the ClientHello with the request (4).
 //! 4. [`Request::judge`] decides whether the request runs early, and [`Waiting`] what happens after Finished (6). A
-//!    [`RunTable`], or the [`SharedRunTable`] of a farm, remembers what ran.
+//!    [`StrikeRegister`], or the [`SharedStrikeRegister`] of a farm, remembers what ran.
 //!
 //! # Client
 //! 1. [`Record::parse`] reads the key, [`Record::usable`] and [`Trust`] say whether it may be used (8).
@@ -59,8 +59,8 @@ pub use plain::{Flags, Inner, MalformedPlaintext, Rid};
 pub use record::RecordFileError;
 pub use record::{Entry, Record, RecordError, RecordTextError, Suite};
 pub use run::admission::{Asked, BlockState, Judged, Request, Runs, Server, Why};
-pub use run::shared::{SharedRunTable, TableFuture};
-pub use run::table::{MemoryTable, Question, RunTable, TableAnswer, TableLimits};
+pub use run::shared::{RegisterFuture, SharedStrikeRegister};
+pub use run::strike_register::{MemoryRegister, Question, RegisterAnswer, RegisterLimits, StrikeRegister};
 pub use run::waiting::{Finished, Waiting};
 pub use seal::{OpenError, Opened, SealError, Target, seal};
 

@@ -1,4 +1,4 @@
-//! A farm whose members share a run table: each sealed request runs at one of them, whatever the table does.
+//! A farm whose members share a strike register: each sealed request runs at one of them, whatever the table does.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use crate::common;
@@ -8,7 +8,8 @@ use firstflight::Time;
 use firstflight::credential::asap::Identity;
 use firstflight::wire::Clock;
 use firstflight_tls::seal::{
-    Bind, Flags, MemoryTable, Question, RunTable, SharedRunTable, TableAnswer, TableFuture, TableLimits, Why,
+    Bind, Flags, MemoryRegister, Question, RegisterAnswer, RegisterFuture, RegisterLimits,
+    SharedStrikeRegister, StrikeRegister, Why,
 };
 use firstflight_tls::{AcceptError, Acceptor, SealServer, SealedInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use tokio::io::AsyncWriteExt;
 /// A table in memory as a store across the network, which can stop to answer.
 #[derive(Debug)]
 struct Store {
-    table: Mutex<MemoryTable>,
+    table: Mutex<MemoryRegister>,
     silent: AtomicBool,
 }
 
@@ -31,13 +32,13 @@ impl Store {
             unix_ms: time.unix().as_millis() as u64,
             uncertainty: Duration::from_secs(1),
         };
-        let table = MemoryTable::new(TableLimits::default(), &clock, true, &mut rng(1));
+        let table = MemoryRegister::new(RegisterLimits::default(), &clock, true, &mut rng(1));
         Arc::new(Self { table: Mutex::new(table), silent: AtomicBool::new(false) })
     }
 }
 
-impl SharedRunTable for Store {
-    fn test_and_set(&self, question: &Question) -> TableFuture<'_> {
+impl SharedStrikeRegister for Store {
+    fn test_and_set(&self, question: &Question) -> RegisterFuture<'_> {
         let question = *question;
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -59,7 +60,7 @@ impl Farm {
     fn new() -> Self {
         let (world, store) = (Sealed::new(), Store::new());
         let member = || {
-            let table = Arc::clone(&store) as Arc<dyn SharedRunTable>;
+            let table = Arc::clone(&store) as Arc<dyn SharedStrikeRegister>;
             let seal = SealServer::builder(keys(7, 5), 443).shared_table(table).build().unwrap();
             acceptor(&world.ca, seal).build().unwrap()
         };
@@ -134,9 +135,9 @@ async fn while_the_store_does_not_answer() {
 async fn a_store_says_that_it_cannot_answer() {
     #[derive(Debug)]
     struct Lost;
-    impl SharedRunTable for Lost {
-        fn test_and_set(&self, _: &Question) -> TableFuture<'_> {
-            Box::pin(std::future::ready(TableAnswer::Unavailable))
+    impl SharedStrikeRegister for Lost {
+        fn test_and_set(&self, _: &Question) -> RegisterFuture<'_> {
+            Box::pin(std::future::ready(RegisterAnswer::Unavailable))
         }
     }
     let mut farm = Farm::new();

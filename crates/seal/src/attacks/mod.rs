@@ -13,7 +13,7 @@ use crate::fixtures::{NAME, NOW, keys, name, rng};
 use crate::flight::{Flight, Intake, Step};
 use crate::keys::KeySet;
 use crate::run::admission::{BlockState, Request, Runs, Server, Why};
-use crate::run::table::{MemoryTable, TableLimits};
+use crate::run::strike_register::{MemoryRegister, RegisterLimits};
 use crate::run::waiting::{Finished, Waiting};
 use firstflight_credential::asap::Identity;
 use firstflight_wire::{Clock, Instant};
@@ -33,7 +33,7 @@ struct Host {
     port: u16,
     names: Vec<&'static str>,
     listener: Server,
-    table: MemoryTable,
+    table: MemoryRegister,
     clock: Clock,
 }
 
@@ -62,8 +62,13 @@ fn clock(s: u64) -> Clock {
     }
 }
 
-fn table(first_start: bool, at: u64) -> MemoryTable {
-    MemoryTable::new(TableLimits { entries: 100, without_block: 20 }, &clock(at), first_start, &mut rng(1))
+fn table(first_start: bool, at: u64) -> MemoryRegister {
+    MemoryRegister::new(
+        RegisterLimits { entries: 100, without_block: 20 },
+        &clock(at),
+        first_start,
+        &mut rng(1),
+    )
 }
 
 impl Host {

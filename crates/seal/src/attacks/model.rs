@@ -1,19 +1,19 @@
 //! Every order of events, up to a number of them: a request that must not run twice, under accepted blocks and on its client's
 //! connections, while time passes, the clock is set, Finished is held back, and the process is killed. The machines are those
-//! of the server: [`Request`], [`Waiting`], [`MemoryTable`].
+//! of the server: [`Request`], [`Waiting`], [`MemoryRegister`].
 //!
 //! A process runs it at most once, and none runs it early that may have run before (claim 4 of the specification). The claim
 //! leaves out what runs while its t is more than five minutes ahead of the server's clock, and what runs after Finished after a
 //! restart.
 #![allow(clippy::print_stdout, reason = "tests")]
 
-use super::{TableLimits, VICTIM, clock, table};
+use super::{RegisterLimits, VICTIM, clock, table};
 use crate::defence::{Defence, without};
 use crate::fixtures::{COMPLETE, NAME, NOW};
 use crate::flight::{ENC, HEAD};
 use crate::plain::{Inner, Rid};
 use crate::run::admission::{BlockState, Request, Runs, Server};
-use crate::run::table::MemoryTable;
+use crate::run::strike_register::MemoryRegister;
 use crate::run::waiting::{Finished, Waiting};
 use firstflight_credential::asap::Identity;
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ struct World {
     second: u64,
     off_by: i64,
     sets: usize,
-    table: MemoryTable,
+    table: MemoryRegister,
     waiting: Vec<Waiting>,
     connections: usize,
     /// It has run in this process; it has run.
@@ -143,8 +143,8 @@ impl World {
             Event::ClockBy(seconds) => (self.off_by, self.sets) = (self.off_by + seconds, self.sets + 1),
             Event::Restart => {
                 let now = self.clock().unix_ms / 1000;
-                self.table = MemoryTable::new(
-                    TableLimits { entries: 100, without_block: 20 },
+                self.table = MemoryRegister::new(
+                    RegisterLimits { entries: 100, without_block: 20 },
                     &self.clock(),
                     false,
                     &mut crate::fixtures::rng(1),

@@ -10,7 +10,7 @@ use crate::farm::Farm;
 use crate::fixtures::{BOTH, COMPLETE, NOW, Parts, rng};
 use crate::plain::{Flags, Rid};
 use crate::run::admission::{BlockState, Runs, Server, Why};
-use crate::run::table::{Question, RunTable, TableAnswer};
+use crate::run::strike_register::{Question, RegisterAnswer, StrikeRegister};
 use crate::run::waiting::{Finished, Waiting};
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -212,9 +212,9 @@ fn a_copy_at_another_member_with_a_shared_table() {
 /// A table whose store does not answer.
 struct Lost;
 
-impl RunTable for Lost {
-    fn test_and_set(&mut self, _: &Question, _: Instant) -> TableAnswer {
-        TableAnswer::Unavailable
+impl StrikeRegister for Lost {
+    fn test_and_set(&mut self, _: &Question, _: Instant) -> RegisterAnswer {
+        RegisterAnswer::Unavailable
     }
 }
 
@@ -312,8 +312,8 @@ fn a_farm_whose_ttl_is_above_its_period() {
 #[test]
 fn rids_that_collide() {
     needs(Defence::KeyedHash, || {
-        let known = crate::run::table::Keyed([0; 16]);
-        let bucket = |hash: &crate::run::table::Keyed, rid: &Rid| hash.hash_one(rid.0) & 0x3ff;
+        let known = crate::run::strike_register::Keyed([0; 16]);
+        let bucket = |hash: &crate::run::strike_register::Keyed, rid: &Rid| hash.hash_one(rid.0) & 0x3ff;
         let rids = (0u32..).map(|n| Rid([n.to_be_bytes(); 4].concat().try_into().unwrap()));
         let chosen: Vec<_> = rids.filter(|rid| bucket(&known, rid) == 0).take(20).collect();
         let table = table(true, 0);

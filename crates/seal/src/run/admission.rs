@@ -1,6 +1,6 @@
 //! May a request run before Finished (6.1 steps 5 and 8, 6.3)?
 
-use super::table::{Question, RunTable, TableAnswer, WINDOW_MS};
+use super::strike_register::{Question, RegisterAnswer, StrikeRegister, WINDOW_MS};
 use super::waiting::{Held, Waiting};
 use crate::bind::Bind;
 use crate::defence::{Defence, on};
@@ -40,7 +40,8 @@ impl BlockState {
 pub struct Server {
     /// It requests or demands client certificates (6.9).
     pub client_certificates: bool,
-    /// Several run tables serve one name: a farm without a shared table, or a listener that declares `per site` (6.3).
+    /// Several strike registers serve one name: a farm without a shared table, or a listener that declares `per site`
+    /// (6.3).
     pub several_tables: bool,
 }
 
@@ -77,15 +78,15 @@ pub enum Why {
     ClientCertificates,
     /// Neither an accepted block nor replayable.
     NotReplayable,
-    /// Several run tables, and not replayable.
+    /// Several strike registers, and not replayable.
     SeveralTables,
     /// t is too far from the server's clock.
     OutsideWindow,
     /// The server's clock may be wrong.
     ClockUncertain,
-    /// The run table may have forgotten it.
+    /// The strike register may have forgotten it.
     Floor,
-    /// The run table has no room for it.
+    /// The strike register has no room for it.
     Full,
     /// The shared table did not answer.
     NoTable,
@@ -106,7 +107,7 @@ pub enum Runs {
     Close(Why),
 }
 
-/// A decision, or a question to the run table.
+/// A decision, or a question to the strike register.
 #[derive(Debug)]
 pub enum Judged {
     /// Decided.
@@ -115,7 +116,7 @@ pub enum Judged {
     Ask(Asked),
 }
 
-/// A request that may run early if the run table has no entry.
+/// A request that may run early if the strike register has no entry.
 #[derive(Debug)]
 pub struct Asked {
     question: Question,
@@ -158,7 +159,7 @@ impl Request {
     }
 
     /// Decides with a table that answers at once.
-    pub fn judge_with(&self, server: &Server, clock: &Clock, table: &mut impl RunTable) -> Runs {
+    pub fn judge_with(&self, server: &Server, clock: &Clock, table: &mut impl StrikeRegister) -> Runs {
         match self.judge(server, clock) {
             Judged::Runs(runs) => runs,
             Judged::Ask(asked) => {
@@ -217,18 +218,18 @@ impl Asked {
 
     /// Decides with the table's answer.
     #[must_use]
-    pub fn answered(self, answer: TableAnswer) -> Runs {
+    pub fn answered(self, answer: RegisterAnswer) -> Runs {
         let Self { question: _, waiting, why } = self;
         match answer {
-            TableAnswer::New => Runs::Now(why),
-            TableAnswer::Seen => Runs::Close(Why::Seen),
-            TableAnswer::Floor { set } => {
+            RegisterAnswer::New => Runs::Now(why),
+            RegisterAnswer::Seen => Runs::Close(Why::Seen),
+            RegisterAnswer::Floor { set } => {
                 let held = if set { Held::Ours } else { Held::No };
                 Runs::AfterFinished(waiting.held(held), Why::Floor)
             }
-            TableAnswer::Full => Runs::AfterFinished(waiting, Why::Full),
-            TableAnswer::Unavailable if !on(Defence::StoreLost) => Runs::Now(why),
-            TableAnswer::Unavailable => Runs::AfterFinished(waiting.held(Held::Unknown), Why::NoTable),
+            RegisterAnswer::Full => Runs::AfterFinished(waiting, Why::Full),
+            RegisterAnswer::Unavailable if !on(Defence::StoreLost) => Runs::Now(why),
+            RegisterAnswer::Unavailable => Runs::AfterFinished(waiting.held(Held::Unknown), Why::NoTable),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod shared;
-pub(crate) mod table;
+pub(crate) mod strike_register;
 pub(crate) mod waiting;
 mod why;
 

@@ -1,7 +1,9 @@
-//! The run table beside a model, and the rows of 6.2 to 6.6.
+//! The strike register beside a model, and the rows of 6.2 to 6.6.
 
 use super::admission::{BlockState, Judged, Request, Runs, Server, Why};
-use super::table::{MemoryTable, Question, RunTable, TableAnswer, TableLimits, WINDOW_MS};
+use super::strike_register::{
+    MemoryRegister, Question, RegisterAnswer, RegisterLimits, StrikeRegister, WINDOW_MS,
+};
 use super::waiting::{Finished, Waiting};
 use crate::bind::Bind;
 use crate::fixtures::{BOTH, COMPLETE, NAME, NOW, rng};
@@ -23,8 +25,8 @@ fn clock(s: u64) -> Clock {
     }
 }
 
-fn table() -> MemoryTable {
-    MemoryTable::new(TableLimits::default(), &clock(0), true, &mut rng(1))
+fn table() -> MemoryRegister {
+    MemoryRegister::new(RegisterLimits::default(), &clock(0), true, &mut rng(1))
 }
 
 fn identity() -> Identity {
@@ -111,7 +113,7 @@ fn t_and_the_clock() {
 
 #[test]
 fn a_start_has_a_floor() {
-    let mut table = MemoryTable::new(TableLimits::default(), &clock(0), false, &mut rng(1));
+    let mut table = MemoryRegister::new(RegisterLimits::default(), &clock(0), false, &mut rng(1));
     assert_eq!(table.floor_ms(), NOW * 1000 + WINDOW_MS);
     let request = request(1, BOTH, Bind::NONE, BlockState::None);
     let Runs::AfterFinished(waiting, Why::Floor) = request.judge_with(&PLAIN, &clock(0), &mut table) else {
@@ -153,13 +155,13 @@ fn what_the_table_answers() {
         Judged::Runs(runs) => panic!("{runs:?}"),
     };
     let early = |flags, bind, block, answer| why(&asked(flags, bind, block).answered(answer));
-    let lost = TableAnswer::Unavailable;
+    let lost = RegisterAnswer::Unavailable;
     assert_eq!(early(BOTH, Bind::NONE, BlockState::None, lost), ("after", Why::NoTable));
     assert_eq!(early(COMPLETE, BOUND, block(), lost), ("after", Why::NoTable));
-    assert_eq!(early(COMPLETE, BOUND, block(), TableAnswer::Full), ("after", Why::Full));
-    assert_eq!(early(COMPLETE, BOUND, block(), TableAnswer::Seen), ("close", Why::Seen));
+    assert_eq!(early(COMPLETE, BOUND, block(), RegisterAnswer::Full), ("after", Why::Full));
+    assert_eq!(early(COMPLETE, BOUND, block(), RegisterAnswer::Seen), ("close", Why::Seen));
 
-    let floor = |set| match asked(COMPLETE, BOUND, block()).answered(TableAnswer::Floor { set }) {
+    let floor = |set| match asked(COMPLETE, BOUND, block()).answered(RegisterAnswer::Floor { set }) {
         Runs::AfterFinished(waiting, Why::Floor) => waiting.finished(&clock(1)),
         runs => panic!("{runs:?}"),
     };
@@ -180,34 +182,37 @@ fn what_the_table_answers() {
     let after = |flags, bind, answer| {
         Waiting::new(Rid([1; 16]), 0, flags, bind, false, clock(0).mono).answered(answer)
     };
-    for (answer, why) in [(lost, Why::NoTable), (TableAnswer::Full, Why::Full)] {
+    for (answer, why) in [(lost, Why::NoTable), (RegisterAnswer::Full, Why::Full)] {
         assert_eq!(after(BOTH, BOUND, answer), Finished::Run);
         assert_eq!(after(COMPLETE, Bind::NONE, answer), Finished::Run);
         assert_eq!(after(COMPLETE, BOUND, answer), Finished::Close(Some(why)));
     }
     let waiting = Waiting::new(Rid([1; 16]), 0, COMPLETE, BOUND, true, clock(0).mono);
-    assert_eq!(waiting.answered(TableAnswer::Floor { set: true }), Finished::Run);
+    assert_eq!(waiting.answered(RegisterAnswer::Floor { set: true }), Finished::Run);
 }
 
 #[test]
 fn limits_and_quota() {
-    let limits = TableLimits { entries: 10, without_block: 4 };
-    let mut table = MemoryTable::new(limits, &clock(0), true, &mut rng(1));
+    let limits = RegisterLimits { entries: 10, without_block: 4 };
+    let mut table = MemoryRegister::new(limits, &clock(0), true, &mut rng(1));
     let mut ask = |rid: u8, early, with_block, s| {
         let question =
             Question { rid: Rid([rid; 16]), t_ms: NOW * 1000, now_ms: NOW * 1000, early, with_block };
         table.test_and_set(&question, clock(s).mono)
     };
-    assert!((0..4).all(|rid| ask(rid, true, false, 0) == TableAnswer::New));
-    assert_eq!(ask(4, true, false, 0), TableAnswer::Full);
-    assert_eq!(ask(3, true, false, 0), TableAnswer::Seen);
-    assert_eq!(ask(4, false, false, 0), TableAnswer::Full, "after Finished as well");
-    assert!((4..10).all(|rid| ask(rid, rid % 2 == 0, true, 0) == TableAnswer::New));
-    assert_eq!((ask(10, false, true, 0), ask(10, false, true, 899)), (TableAnswer::Full, TableAnswer::Full));
-    assert_eq!(ask(10, false, true, 900), TableAnswer::New);
+    assert!((0..4).all(|rid| ask(rid, true, false, 0) == RegisterAnswer::New));
+    assert_eq!(ask(4, true, false, 0), RegisterAnswer::Full);
+    assert_eq!(ask(3, true, false, 0), RegisterAnswer::Seen);
+    assert_eq!(ask(4, false, false, 0), RegisterAnswer::Full, "after Finished as well");
+    assert!((4..10).all(|rid| ask(rid, rid % 2 == 0, true, 0) == RegisterAnswer::New));
+    assert_eq!(
+        (ask(10, false, true, 0), ask(10, false, true, 899)),
+        (RegisterAnswer::Full, RegisterAnswer::Full)
+    );
+    assert_eq!(ask(10, false, true, 900), RegisterAnswer::New);
     // The quota is free again as well. Early ones are below the floor: t of what was forgotten.
-    assert_eq!(ask(11, true, false, 900), TableAnswer::Floor { set: false });
-    assert_eq!(ask(11, false, false, 900), TableAnswer::New);
+    assert_eq!(ask(11, true, false, 900), RegisterAnswer::Floor { set: false });
+    assert_eq!(ask(11, false, false, 900), RegisterAnswer::New);
 }
 
 #[derive(Debug, Clone)]
@@ -237,9 +242,9 @@ proptest! {
     /// clock does.
     #[test]
     fn a_table_remembers(actions in proptest::collection::vec(action(), 1..120), first_start: bool) {
-        let limits = TableLimits { entries: 16, without_block: 6 };
+        let limits = RegisterLimits { entries: 16, without_block: 6 };
         let mut now = clock(100_000);
-        let mut table = MemoryTable::new(limits, &now, first_start, &mut rng(7));
+        let mut table = MemoryRegister::new(limits, &now, first_start, &mut rng(7));
         // When each request ran last, and whether its t was in time then. Its t stays the same.
         let (mut ran, mut stamps): (HashMap<u8, (Instant, bool)>, HashMap<u8, u64>) = Default::default();
         for action in actions {
@@ -258,9 +263,9 @@ proptest! {
                     let question = Question { rid: Rid([rid; 16]), t_ms, now_ms: now.unix_ms, early, with_block };
                     let answer = table.test_and_set(&question, now.mono);
                     let last = ran.get(&rid).copied();
-                    let recent = last.is_some_and(|(last, _)| now.mono < last + MemoryTable::LIFETIME);
-                    prop_assert_eq!(answer == TableAnswer::Seen, recent);
-                    if answer == TableAnswer::New {
+                    let recent = last.is_some_and(|(last, _)| now.mono < last + MemoryRegister::LIFETIME);
+                    prop_assert_eq!(answer == RegisterAnswer::Seen, recent);
+                    if answer == RegisterAnswer::New {
                         prop_assert!(!(early && last.is_some_and(|(_, in_time)| in_time)), "{} again", rid);
                         ran.insert(rid, (now.mono, in_time));
                     }

@@ -1,14 +1,14 @@
 //! A request that waits for the client's Finished (6.4).
 
 use super::admission::Why;
-use super::table::{Question, RunTable, TableAnswer};
+use super::strike_register::{Question, RegisterAnswer, StrikeRegister};
 use crate::bind::Bind;
 use crate::defence::{Defence, on};
 use crate::plain::{Flags, Rid};
 use firstflight_wire::{Clock, Instant};
 use std::time::Duration;
 
-/// Whether the run table has an entry already, which this connection made.
+/// Whether the strike register has an entry already, which this connection made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
     No,
@@ -35,7 +35,7 @@ pub struct Waiting {
 pub enum Finished {
     /// It runs.
     Run,
-    /// Ask the run table, and give the answer to [`Waiting::answered`].
+    /// Ask the strike register, and give the answer to [`Waiting::answered`].
     Ask(Question),
     /// Close without a response. Never 425. `None`: Finished came too late.
     Close(Option<Why>),
@@ -99,23 +99,23 @@ impl Waiting {
 
     /// The table has answered.
     #[must_use]
-    pub fn answered(&self, answer: TableAnswer) -> Finished {
+    pub fn answered(&self, answer: RegisterAnswer) -> Finished {
         match answer {
             // After Finished presence alone decides.
-            TableAnswer::New | TableAnswer::Floor { .. } => Finished::Run,
-            TableAnswer::Seen => Finished::Close(Some(Why::Seen)),
+            RegisterAnswer::New | RegisterAnswer::Floor { .. } => Finished::Run,
+            RegisterAnswer::Seen => Finished::Close(Some(Why::Seen)),
             // A request that is neither replayable nor bound cannot have run before (6.2).
-            TableAnswer::Full | TableAnswer::Unavailable if self.flags.replayable || !self.is_bound => {
+            RegisterAnswer::Full | RegisterAnswer::Unavailable if self.flags.replayable || !self.is_bound => {
                 Finished::Run
             }
-            TableAnswer::Full => Finished::Close(Some(Why::Full)),
-            TableAnswer::Unavailable if !on(Defence::StoreLost) => Finished::Run,
-            TableAnswer::Unavailable => Finished::Close(Some(Why::NoTable)),
+            RegisterAnswer::Full => Finished::Close(Some(Why::Full)),
+            RegisterAnswer::Unavailable if !on(Defence::StoreLost) => Finished::Run,
+            RegisterAnswer::Unavailable => Finished::Close(Some(Why::NoTable)),
         }
     }
 
     /// Decides with a table that answers at once.
-    pub fn finished_with(&self, clock: &Clock, table: &mut impl RunTable) -> Finished {
+    pub fn finished_with(&self, clock: &Clock, table: &mut impl StrikeRegister) -> Finished {
         match self.finished(clock) {
             Finished::Ask(question) => self.answered(table.test_and_set(&question, clock.mono)),
             decided => decided,

@@ -3,7 +3,7 @@
 use super::server::{SealServer, locked};
 use firstflight::credential::asap::Identity;
 use firstflight_files::{LastProblem, ReadError, Seen, check_writable};
-use firstflight_seal::{ChainFault, HostName, KeyFile, KeyFileError, KeySet, SharedRunTable};
+use firstflight_seal::{ChainFault, HostName, KeyFile, KeyFileError, KeySet, SharedStrikeRegister};
 use std::fmt;
 use std::io;
 use std::num::{NonZeroU8, NonZeroU32};
@@ -107,7 +107,7 @@ pub struct SealSettings {
     /// Other servers of these names have a memory of their own.
     pub per_site: bool,
     /// The memory that all members of a farm share.
-    pub table: Option<Arc<dyn SharedRunTable>>,
+    pub table: Option<Arc<dyn SharedStrikeRegister>>,
 }
 
 impl SealSettings {

@@ -1,4 +1,4 @@
-//! What a server needs besides TLS: keys, names, the run table and the budget.
+//! What a server needs besides TLS: keys, names, the strike register and the budget.
 
 use super::key_sets::{KeySets, OpenedBy, Served};
 use super::report::Rejection;
@@ -7,9 +7,9 @@ use firstflight::credential::asap::{AcceptedBlock, Identity};
 use firstflight::wire::{Clock, Instant};
 use firstflight::{Stream, Time};
 use firstflight_seal::{
-    BlockState, Finished, Flight, Hello, HostName, Judged, KeySet, MemoryTable, OpenError, OpeningBudget,
-    Question, Record, Request, RotateError, RunTable, Runs, SealKey, Server, SharedRunTable, TableAnswer,
-    TableLimits, Waiting, Why,
+    BlockState, Finished, Flight, Hello, HostName, Judged, KeySet, MemoryRegister, OpenError, OpeningBudget,
+    Question, Record, RegisterAnswer, RegisterLimits, Request, RotateError, Runs, SealKey, Server,
+    SharedStrikeRegister, StrikeRegister, Waiting, Why,
 };
 use std::fmt;
 use std::io;
@@ -47,8 +47,8 @@ struct Shared {
 /// Where the requests that ran are remembered.
 #[derive(Debug)]
 enum Table {
-    Own(Mutex<MemoryTable>),
-    Shared(Arc<dyn SharedRunTable>),
+    Own(Mutex<MemoryRegister>),
+    Shared(Arc<dyn SharedStrikeRegister>),
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,8 +74,8 @@ pub struct SealServerBuilder {
     port: u16,
     first_start: bool,
     several_tables: bool,
-    limits: TableLimits,
-    shared: Option<Arc<dyn SharedRunTable>>,
+    limits: RegisterLimits,
+    shared: Option<Arc<dyn SharedStrikeRegister>>,
     openings: NonZeroU32,
     time: Time,
 }
@@ -88,7 +88,7 @@ impl SealServerBuilder {
             port,
             first_start: false,
             several_tables: false,
-            limits: TableLimits::default(),
+            limits: RegisterLimits::default(),
             shared: None,
             openings: OpeningBudget::PER_SECOND,
             time: Time::system(),
@@ -125,7 +125,7 @@ impl SealServerBuilder {
     /// after the client's Finished a request runs unless it must not run twice and could have run before.
     /// [`first_start`](Self::first_start) and [`limits`](Self::limits) do not count then: the store has its own.
     #[must_use]
-    pub fn shared_table(mut self, table: Arc<dyn SharedRunTable>) -> Self {
+    pub fn shared_table(mut self, table: Arc<dyn SharedStrikeRegister>) -> Self {
         self.shared = Some(table);
         self
     }
@@ -140,7 +140,7 @@ impl SealServerBuilder {
 
     /// How many requests are remembered.
     #[must_use]
-    pub const fn limits(mut self, limits: TableLimits) -> Self {
+    pub const fn limits(mut self, limits: RegisterLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -170,7 +170,7 @@ impl SealServerBuilder {
         let table = match shared {
             Some(shared) => Table::Shared(shared),
             None => {
-                let table = MemoryTable::new(limits, &clock(&time), first_start, &mut rng()?);
+                let table = MemoryRegister::new(limits, &clock(&time), first_start, &mut rng()?);
                 Table::Own(Mutex::new(table))
             }
         };
@@ -372,14 +372,14 @@ impl SealServer {
         }
     }
 
-    /// Asks the run table.
-    async fn ask(&self, question: &Question) -> TableAnswer {
+    /// Asks the strike register.
+    async fn ask(&self, question: &Question) -> RegisterAnswer {
         let Shared { table, time, .. } = &*self.shared;
         match table {
             Table::Own(table) => locked(table).test_and_set(question, time.now()),
             Table::Shared(table) => {
                 let answer = time.timeout(Question::WITHIN, table.test_and_set(question)).await;
-                answer.unwrap_or(TableAnswer::Unavailable)
+                answer.unwrap_or(RegisterAnswer::Unavailable)
             }
         }
     }

@@ -10,7 +10,7 @@ use firstflight_tls::rustls::crypto::{CryptoProvider, aws_lc_rs};
 use firstflight_tls::rustls::pki_types::pem::PemObject;
 use firstflight_tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use firstflight_tls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, ServerConfig};
-use firstflight_tls::seal::{KeySet, KeySource, Record, SealKey, TableLimits};
+use firstflight_tls::seal::{KeySet, KeySource, Record, RegisterLimits, SealKey};
 use firstflight_tls::{
     Acceptor, ConnectError, Connector, HTTP_1_1, Hybrid, SealClient, SealServer, TlsStream,
 };
@@ -81,7 +81,7 @@ impl Ends {
     /// A server that has run nothing, with a budget of so many openings a second.
     pub fn acceptor(&self, openings: NonZeroU32) -> Result<Acceptor, BenchError> {
         let seal = SealServer::builder(self.keys.clone(), PORT).first_start(true).openings(openings);
-        let limits = TableLimits { entries: 1 << 20, without_block: 1 << 20 };
+        let limits = RegisterLimits { entries: 1 << 20, without_block: 1 << 20 };
         let seal = seal.limits(limits).time(self.time.clone()).build().map_err(refused("a seal server"))?;
         let (chain, key) = pem(&self.made)?;
         let builder = Acceptor::builder().certificate(chain, key).alpn([HTTP_1_1]).time(self.time.clone());

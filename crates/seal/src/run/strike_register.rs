@@ -1,4 +1,4 @@
-//! The run table (6.2, 6.5): which requests have run.
+//! The strike register (6.2, 6.5): which requests have run.
 
 use crate::defence::{Defence, on};
 use crate::plain::Rid;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How far t may be from the server's clock for an early run, milliseconds (6.3).
 pub(crate) const WINDOW_MS: u64 = 300_000;
 
-/// A question to a run table: may this request run now? It tests and sets in one step.
+/// A question to a strike register: may this request run now? It tests and sets in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// The request.
@@ -29,9 +29,9 @@ pub struct Question {
     pub with_block: bool,
 }
 
-/// The answer of a run table.
+/// The answer of a strike register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableAnswer {
+pub enum RegisterAnswer {
     /// It was not there, and is now.
     New,
     /// It was there: the request has run, or may run elsewhere.
@@ -47,22 +47,22 @@ pub enum TableAnswer {
     Unavailable,
 }
 
-/// A run table.
-pub trait RunTable {
+/// A strike register.
+pub trait StrikeRegister {
     /// Tests whether a request is in the table, and puts it there.
-    fn test_and_set(&mut self, question: &Question, now: Instant) -> TableAnswer;
+    fn test_and_set(&mut self, question: &Question, now: Instant) -> RegisterAnswer;
 }
 
-/// How much a [`MemoryTable`] remembers.
+/// How much a [`MemoryRegister`] remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TableLimits {
+pub struct RegisterLimits {
     /// Entries in all.
     pub entries: usize,
     /// Of them, those that were made without an accepted block.
     pub without_block: usize,
 }
 
-impl Default for TableLimits {
+impl Default for RegisterLimits {
     /// 262,144 and 65,536: 291 requests a second, and 72 of them without an accepted block. A full table has 2^19 places of
     /// 17 bytes and 2^18 entries of 40 bytes: 19 MB.
     fn default() -> Self {
@@ -81,24 +81,24 @@ struct Entry {
     in_time: bool,
 }
 
-/// A run table in memory.
+/// A strike register in memory.
 #[cfg_attr(test, derive(Clone))]
-pub struct MemoryTable {
+pub struct MemoryRegister {
     seen: HashMap<[u8; 16], (), Keyed>,
     /// In the order of their ends, since all live equally long.
     order: VecDeque<Entry>,
-    limits: TableLimits,
+    limits: RegisterLimits,
     in_quota: usize,
     floor_ms: u64,
 }
 
-impl MemoryTable {
+impl MemoryRegister {
     /// How long an entry lives.
     pub const LIFETIME: Duration = Duration::from_secs(900);
 
     /// An empty table that begins at `clock`. With `first_start` the operator says that nothing ran before (6.5).
     #[must_use]
-    pub fn new(limits: TableLimits, clock: &Clock, first_start: bool, rng: &mut impl CryptoRng) -> Self {
+    pub fn new(limits: RegisterLimits, clock: &Clock, first_start: bool, rng: &mut impl CryptoRng) -> Self {
         let mut key = [0; 16];
         rng.fill_bytes(&mut key);
         if !on(Defence::KeyedHash) {
@@ -152,24 +152,24 @@ impl MemoryTable {
     }
 }
 
-impl RunTable for MemoryTable {
-    fn test_and_set(&mut self, question: &Question, now: Instant) -> TableAnswer {
+impl StrikeRegister for MemoryRegister {
+    fn test_and_set(&mut self, question: &Question, now: Instant) -> RegisterAnswer {
         let Question { rid, t_ms, now_ms, early, with_block } = *question;
         self.forget(now);
         if !on(Defence::Table) {
-            return TableAnswer::New;
+            return RegisterAnswer::New;
         }
         // Before the floor: a copy must not learn to wait, it is closed.
         if self.seen.contains_key(&rid.0) {
-            return TableAnswer::Seen;
+            return RegisterAnswer::Seen;
         }
         if early && t_ms <= self.floor_ms && on(Defence::Floor) {
-            return TableAnswer::Floor { set: false };
+            return RegisterAnswer::Floor { set: false };
         }
         let in_quota = !with_block;
         let quota = in_quota && self.in_quota >= self.limits.without_block && on(Defence::Quota);
         if quota || self.order.len() >= self.limits.entries {
-            return TableAnswer::Full;
+            return RegisterAnswer::Full;
         }
         let lifetime = if on(Defence::Lifetime) { Self::LIFETIME } else { Duration::from_secs(120) };
         // Time does not go back, so the queue stays in order.
@@ -178,13 +178,13 @@ impl RunTable for MemoryTable {
         self.seen.insert(rid.0, ());
         self.order.push_back(Entry { rid: rid.0, ends, t_ms, in_quota, in_time });
         self.in_quota += usize::from(in_quota);
-        TableAnswer::New
+        RegisterAnswer::New
     }
 }
 
-impl fmt::Debug for MemoryTable {
+impl fmt::Debug for MemoryRegister {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryTable({} entries, floor {} ms)", self.order.len(), self.floor_ms)
+        write!(f, "MemoryRegister({} entries, floor {} ms)", self.order.len(), self.floor_ms)
     }
 }
 
