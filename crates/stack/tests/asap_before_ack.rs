@@ -158,7 +158,7 @@ fn is_barred(mut s: Server) {
     assert_eq!(tries(&mut s, 3, CLIENT, NOW_S), None, "a neighbour");
     assert_eq!(tries(&mut s, 2, "10.0.0.9", NOW_S), Some(Status::Barred), "the key from elsewhere");
     assert_eq!(tries(&mut s, 3, "10.0.0.9", NOW_S), None, "somebody else");
-    // The bar lasts until the certificate ends. The key may have another certificate.
+    // The key is listed until the certificate ends. The key may have another certificate.
     s.p.at(1_799_000);
     assert_eq!(tries(&mut s, 2, CLIENT, NOW_S + 1700), Some(Status::Barred));
     s.p.at(1_801_000);
@@ -323,7 +323,7 @@ fn an_unreachable_that_proves_nothing_bars_nobody() {
     }
 }
 
-/// A request that was refused because of a bar, and done by handshake, is not valid when the bar ends.
+/// A request that was refused because its key is on the block list, and done by handshake, is not valid when the key leaves it.
 #[test]
 fn what_is_refused_for_a_bar_is_used_up() {
     let mut s = server();

@@ -470,7 +470,7 @@ fn a_remote_guard_is_asked_after_the_signatures() {
     // Giving the same answer twice has no further effect.
     answer(&mut s, job.id, JobResult::Accept);
     s.p.nothing_to_accept(s.listener);
-    // The bar still knows whose certificate it was.
+    // The block list still knows whose certificate it was.
     s.p.send(seg().seq(AFTER).rst());
     next(&mut s);
     s.refuses(flight(9), Status::Barred);
@@ -594,7 +594,7 @@ fn questions_that_nobody_takes_do_not_pile_up() {
     assert!(waiting <= 8, "{waiting} questions");
 }
 
-/// Removing a verifier revokes at once, also for requests that wait for the guard. A bar revokes in the same way.
+/// Removing a verifier revokes at once, also for requests that wait for the guard. The block list revokes in the same way.
 #[test]
 fn what_is_revoked_while_a_farm_is_asked_is_refused() {
     let mut s = farm();

@@ -2,9 +2,9 @@
 //!
 //! Each garbage request that names a trusted verifier costs a verification. An attacker could use up one
 //! common budget, and honest clients would always fall back. So there are lanes, shares for source networks,
-//! and bars.
+//! and the block list.
 
-use super::bars::Bars;
+use super::block_list::BlockList;
 use super::certificate::CertificateDigest;
 use crate::bucket::Bucket;
 use crate::lru::Lru;
@@ -86,7 +86,7 @@ pub struct AsapShard {
     verifiers: Lru<VerifierId, Bucket>,
     /// Valid requests that fronts handed over, by the client's prefix.
     relayed: Lru<u64, Bucket>,
-    bars: Bars,
+    block_list: BlockList,
     suspects: Lru<u64, Instant>,
     batches: u32,
     failed_batches: u32,
@@ -106,7 +106,7 @@ impl AsapShard {
             sources: Lru::new(REMEMBERED),
             verifiers: Lru::new(REMEMBERED),
             relayed: Lru::new(REMEMBERED),
-            bars: Bars::new(REMEMBERED),
+            block_list: BlockList::new(REMEMBERED),
             suspects: Lru::new(REMEMBERED),
             batches: 0,
             failed_batches: 0,
@@ -192,25 +192,25 @@ impl AsapShard {
 
     /// Whether this key or this address may not use the first flight now.
     pub(super) fn is_barred(&self, key: &[u8; 32], address: IpAddr, now: Instant) -> bool {
-        self.bars.holds(key, address, now)
+        self.block_list.holds(key, address, now)
     }
 
     /// A reset came from the address of an accepted first flight, before its client's ACK, so the sender may
     /// not be at this address. The key is barred for `lasts`, the time until its certificate ends, and the
     /// address for a time that grows from zero with each further key.
-    pub fn bar(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
-        self.bars.reset(key, lasts, address, now);
+    pub fn block(&mut self, key: [u8; 32], lasts: Duration, address: IpAddr, now: Instant) {
+        self.block_list.reset(key, lasts, address, now);
     }
 
     /// A client at `address` acknowledged the answer to its accepted first flight, so one reset at this
     /// address may be forgiven.
     pub fn acknowledged(&mut self, address: IpAddr, now: Instant) {
-        self.bars.acknowledged(address, now);
+        self.block_list.acknowledged(address, now);
     }
 
     /// The signature of a request under `key` was wrong.
     pub(super) fn failed(&mut self, key: [u8; 32], prefix: u64, now: Instant) {
-        self.bars.failed(key, now);
+        self.block_list.failed(key, now);
         self.suspect(prefix, now);
     }
 

@@ -5,7 +5,7 @@
 //! - The client signs each request with the certified key: [`ClientCertificate::request`].
 //! - The server checks both signatures, and that it has not seen the request before.
 
-mod bars;
+mod block_list;
 mod budget;
 mod certificate;
 mod identity;

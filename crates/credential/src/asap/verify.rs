@@ -82,7 +82,7 @@ impl Candidate {
         self.tag
     }
 
-    /// The client's key and when its certificate ends (Unix seconds), for [`AsapShard::bar`].
+    /// The client's key and when its certificate ends (Unix seconds), for [`AsapShard::block`].
     #[must_use]
     pub const fn client(&self) -> (&[u8; 32], u64) {
         (self.client_key.as_bytes(), self.ends)

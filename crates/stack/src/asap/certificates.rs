@@ -230,6 +230,6 @@ impl Server {
         let Some(slot) = flows.table.slots.get_mut(child) else { return };
         let address = slot.key.remote_ip();
         let lasts = ends.saturating_mul(1000).saturating_sub(flows.env.clock_at(now).unix_ms);
-        self.asap.shard.bar(block.client_key, Duration::from_millis(lasts), address, now);
+        self.asap.shard.block(block.client_key, Duration::from_millis(lasts), address, now);
     }
 }

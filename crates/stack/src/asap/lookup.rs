@@ -327,7 +327,8 @@ impl Client {
 
     /// Whether `segment`, which belongs to no known flow, may be data of an answer whose SYN-ACK is late or lost. Such
     /// a segment is dropped, as in SYN-SENT (RFC 9293 §3.10.7.3, fifth step). A RST would end the connection at a
-    /// server that has executed the request, and bar the client's key there (`docs/spec/asap.md` §7.8).
+    /// server that has executed the request, and put the client's key on the block list there (`docs/spec/asap.md`
+    /// §7.8).
     pub(crate) fn overtakes_answer(&self, table: &mut Table, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let others = Flags::SYN.union(Flags::RST);
         let in_lookup =

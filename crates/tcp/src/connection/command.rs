@@ -128,7 +128,7 @@ impl Connection {
     pub fn abort(&mut self, pool: &mut Pool) {
         let reset = !matches!(self.state, State::SynSent(_) | State::TimeWait(_) | State::Closed(_));
         // A server takes a RST before the client's ACK for one from a victim whose address was forged: it keeps the place of
-        // the first flight (RFC 7413 §5.1), or bars the client (`docs/spec/asap.md` 7.8). So the ACK goes first.
+        // the first flight (RFC 7413 §5.1), or puts the client on the block list (`docs/spec/asap.md` 7.8). So the ACK goes first.
         let unproved = reset && self.facts.silent;
         self.die(CloseReason::Aborted, pool);
         self.rcv.clear(pool);

@@ -1,4 +1,4 @@
-//! Lanes, shares and bars: garbage requests cost honest clients as little as possible.
+//! Lanes, shares and the block list: garbage requests cost honest clients as little as possible.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::super::fixtures::{Flight, NOW, clock_at, policy, shard};

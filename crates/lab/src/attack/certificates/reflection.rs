@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A victim's RST bars the key: the second SYN is answered like any SYN.
+    /// A victim's RST puts the key on the block list: the second SYN is answered like any SYN.
     #[test]
     fn a_victims_reset_bars_the_key() {
         for (name, reflection) in ROWS.into_iter().filter(|(_, reflection)| reflection.certificate) {

@@ -1,10 +1,10 @@
-//! Bars: client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7
+//! The block list: client keys and addresses that may not use the first flight for a while (`docs/spec/asap.md`, 7.7
 //! and 7.8).
 //!
 //! A RST from the address of an accepted first flight may mean that the sender is not at this address, and
-//! that the server sends its response to a victim. One RST bars the key. An attacker that had the address
-//! before may hold many certificates for it, each with a key of its own, so RSTs for several keys bar the
-//! address as well. The first RST bars the address for zero seconds, because many clients can share one
+//! that the server sends its response to a victim. One RST puts the key on it. An attacker that had the address
+//! before may hold many certificates for it, each with a key of its own, so RSTs for several keys put the
+//! address on it as well. The first RST lists the address for zero seconds, because many clients can share one
 //! address, and one of them may have reset its own connection.
 
 use crate::lru::Lru;
@@ -14,14 +14,14 @@ use firstflight_wire::Instant;
 
 /// A key is barred after this number of wrong requests.
 const FAILURES: u8 = 8;
-/// How long a key is barred after wrong requests. Also the longest bar of an address.
+/// How long a key is listed after wrong requests. Also the longest time of an address.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The bar of an address after the second key that was reset there. It doubles with each further key.
+/// How long an address is listed after the second key that was reset there. It doubles with each further key.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Keys that were reset at an address are counted up to this number. Then the bar is [`LONGEST`].
+/// Keys that were reset at an address are counted up to this number. Then the time is [`LONGEST`].
 const COUNTED: u8 = 8;
 /// Each time this passes without another reset at an address, one reset is forgiven. It is not shorter than
-/// [`LONGEST`], or the bars would become shorter while the resets continue.
+/// [`LONGEST`], or the times would become shorter while the resets continue.
 const FORGIVEN: Duration = LONGEST;
 /// An ACK for a first flight proves that a client at this address uses first flights, so it also forgives one
 /// reset. This happens at most once in this time, so that the ACKs of a busy address do not help a reflection
@@ -56,8 +56,8 @@ impl Address {
         let left = u64::from(self.resets).saturating_sub(forgiven) as u8;
         (self.resets, self.last) = (left.saturating_add(1).min(COUNTED), now);
         let Some(doublings) = self.resets.checked_sub(2) else { return };
-        let bar = SHORTEST.saturating_mul(1 << doublings).min(LONGEST);
-        self.until = self.until.max(now + bar);
+        let lasts = SHORTEST.saturating_mul(1 << doublings).min(LONGEST);
+        self.until = self.until.max(now + lasts);
     }
 
     /// The client at this address acknowledged the answer to a first flight.
@@ -69,14 +69,14 @@ impl Address {
     }
 }
 
-/// The keys and addresses that are remembered, and their bars.
+/// The keys and addresses that are remembered, and until when they are listed.
 #[derive(Debug)]
-pub(super) struct Bars {
+pub(super) struct BlockList {
     keys: Lru<[u8; 32], Key>,
     addresses: Lru<IpAddr, Address>,
 }
 
-impl Bars {
+impl BlockList {
     /// No key and no address is barred yet. At most `remembered` keys and as many addresses are remembered.
     pub(super) const fn new(remembered: usize) -> Self {
         Self { keys: Lru::new(remembered), addresses: Lru::new(remembered) }
@@ -144,52 +144,55 @@ mod tests {
     }
 
     /// Whether an unknown key at [`OFFICE`] is not barred.
-    fn is_open(bars: &Bars, now: Instant) -> bool {
-        !bars.holds(&key(u32::MAX), OFFICE, now)
+    fn is_open(block_list: &BlockList, now: Instant) -> bool {
+        !block_list.holds(&key(u32::MAX), OFFICE, now)
     }
 
     #[test]
     fn one_keys_resets_bar_no_neighbour() {
-        let mut bars = Bars::new(100);
+        let mut block_list = BlockList::new(100);
         for n in 0..100 {
-            bars.reset(key(1), HOUR, OFFICE, START + Duration::from_millis(n));
+            block_list.reset(key(1), HOUR, OFFICE, START + Duration::from_millis(n));
         }
-        assert!(bars.holds(&key(1), OFFICE, START + HOUR / 2));
-        assert!(is_open(&bars, START));
+        assert!(block_list.holds(&key(1), OFFICE, START + HOUR / 2));
+        assert!(is_open(&block_list, START));
     }
 
-    /// The bars are 0, 1, 2, 4, … 60 s.
+    /// An address is listed for 0, 1, 2, 4, … 60 s.
     #[test]
     fn resets_of_different_keys_bar_the_address_for_longer_and_longer() {
-        let mut bars = Bars::new(100);
+        let mut block_list = BlockList::new(100);
         let mut now = START;
-        for (n, bar) in [0, 1, 2, 4, 8, 16, 32, 60, 60, 60].into_iter().enumerate() {
-            assert!(is_open(&bars, now), "before reset {n}");
-            bars.reset(key(n as u32), HOUR, OFFICE, now);
-            let bar = Duration::from_secs(bar);
-            assert!(bar.is_zero() || !is_open(&bars, now + bar - Duration::from_millis(1)), "reset {n}");
-            assert!(is_open(&bars, now + bar), "reset {n}");
-            assert!(!bars.holds(&key(u32::MAX), IpAddr::V4(Ipv4Addr::LOCALHOST), now));
-            now += bar;
+        for (n, lasts) in [0, 1, 2, 4, 8, 16, 32, 60, 60, 60].into_iter().enumerate() {
+            assert!(is_open(&block_list, now), "before reset {n}");
+            block_list.reset(key(n as u32), HOUR, OFFICE, now);
+            let lasts = Duration::from_secs(lasts);
+            assert!(
+                lasts.is_zero() || !is_open(&block_list, now + lasts - Duration::from_millis(1)),
+                "reset {n}"
+            );
+            assert!(is_open(&block_list, now + lasts), "reset {n}");
+            assert!(!block_list.holds(&key(u32::MAX), IpAddr::V4(Ipv4Addr::LOCALHOST), now));
+            now += lasts;
         }
     }
 
     /// How many keys of a reflection attacker are accepted in each of `minutes`, if it makes `tries` attempts
     /// a second. `acks`: honest clients at the address acknowledge their first flights at the same rate.
-    fn accepted(bars: &mut Bars, minutes: u32, tries: u32, acks: bool) -> alloc::vec::Vec<u32> {
+    fn accepted(block_list: &mut BlockList, minutes: u32, tries: u32, acks: bool) -> alloc::vec::Vec<u32> {
         let mut used = 0;
         let each = |minute: u32| {
             (0..60 * tries)
                 .filter(|n| {
                     let now = START + Duration::from_secs(60) * minute + Duration::from_secs(1) * *n / tries;
                     let fresh = key(used);
-                    let open = !bars.holds(&fresh, OFFICE, now);
+                    let open = !block_list.holds(&fresh, OFFICE, now);
                     if open {
                         used += 1;
-                        bars.reset(fresh, HOUR, OFFICE, now);
+                        block_list.reset(fresh, HOUR, OFFICE, now);
                     }
                     if acks {
-                        bars.acknowledged(OFFICE, now);
+                        block_list.acknowledged(OFFICE, now);
                     }
                     open
                 })
@@ -200,45 +203,45 @@ mod tests {
 
     #[test]
     fn a_reflector_with_many_keys_gets_seven_responses_and_then_one_a_minute() {
-        let counts = accepted(&mut Bars::new(10_000), 20, 10, false);
+        let counts = accepted(&mut BlockList::new(10_000), 20, 10, false);
         assert_eq!(counts.first(), Some(&7));
         assert!(counts.iter().skip(1).all(|count| *count <= 1), "{counts:?}");
     }
 
-    /// Honest clients at the address do not lift the bar for a reflection attacker.
+    /// Honest clients at the address do not shorten the time for a reflection attacker.
     #[test]
     fn the_acks_of_a_busy_address_leave_a_reflector_few_responses() {
-        let counts = accepted(&mut Bars::new(10_000), 20, 10, true);
+        let counts = accepted(&mut BlockList::new(10_000), 20, 10, true);
         assert!(counts[0] <= 8 && counts[1..].iter().all(|count| *count <= 4), "{counts:?}");
     }
 
     #[test]
     fn acks_and_time_forgive() {
-        let mut bars = Bars::new(100);
-        let three = |bars: &mut Bars, first: u32, now: Instant| {
-            (0..3).for_each(|n| bars.reset(key(first + n), HOUR, OFFICE, now));
+        let mut block_list = BlockList::new(100);
+        let three = |block_list: &mut BlockList, first: u32, now: Instant| {
+            (0..3).for_each(|n| block_list.reset(key(first + n), HOUR, OFFICE, now));
         };
-        three(&mut bars, 0, START);
-        assert!(!is_open(&bars, START + Duration::from_millis(1999)), "2 s after the third key");
+        three(&mut block_list, 0, START);
+        assert!(!is_open(&block_list, START + Duration::from_millis(1999)), "2 s after the third key");
         // All resets are forgiven, so the next one counts as the first.
         let later = START + FORGIVEN * 3;
-        bars.reset(key(10), HOUR, OFFICE, later);
-        assert!(is_open(&bars, later));
-        let mut bars = Bars::new(100);
-        three(&mut bars, 0, START);
+        block_list.reset(key(10), HOUR, OFFICE, later);
+        assert!(is_open(&block_list, later));
+        let mut block_list = BlockList::new(100);
+        three(&mut block_list, 0, START);
         for n in 1..=3 {
-            bars.acknowledged(OFFICE, START + FORGIVEN_BY_ACK * n);
+            block_list.acknowledged(OFFICE, START + FORGIVEN_BY_ACK * n);
         }
-        bars.reset(key(10), HOUR, OFFICE, START + FORGIVEN_BY_ACK * 4);
-        assert!(is_open(&bars, START + FORGIVEN_BY_ACK * 4));
+        block_list.reset(key(10), HOUR, OFFICE, START + FORGIVEN_BY_ACK * 4);
+        assert!(is_open(&block_list, START + FORGIVEN_BY_ACK * 4));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut bars = Bars::new(100);
+        let mut block_list = BlockList::new(100);
         for n in 0..10_000u32 {
-            bars.reset(key(n), HOUR, Ipv4Addr::from_bits(n).into(), START);
+            block_list.reset(key(n), HOUR, Ipv4Addr::from_bits(n).into(), START);
         }
-        assert_eq!((bars.keys.len(), bars.addresses.len()), (100, 100));
+        assert_eq!((block_list.keys.len(), block_list.addresses.len()), (100, 100));
     }
 }
