@@ -35,7 +35,7 @@ const REMEMBERED: usize = 16;
 #[derive(Debug, Clone, Arbitrary)]
 struct Run {
     v6: bool,
-    few_places: bool,
+    few_permits: bool,
     short_queue: bool,
     small_budget: bool,
     per_site: bool,
@@ -197,7 +197,7 @@ impl World {
             identities: [identity()].into(),
             guard: Arc::new(ReplayTable::new(key, Window::REQUESTS, 1 << 16, UNIX_MS - 600_000)),
             domain: if run.per_site { GuardDomain::Site } else { GuardDomain::All },
-            pending: Arc::new(PendingLimit::new(if run.few_places { 2 } else { 256 })),
+            pending: Arc::new(PendingLimit::new(if run.few_permits { 2 } else { 256 })),
             relayed: None,
             quarantine: Quarantine::Accepted,
         };
@@ -442,11 +442,11 @@ impl World {
         let gauges = self.stack.gauges();
         assert!(gauges.connections <= limits.connections);
         assert!(gauges.parked <= limits.parked);
-        let places = self.policy.pending.pending();
-        assert!(places <= self.policy.pending.limit(), "{places} pending places");
-        // Each place belongs to a connection or to a parked SYN, or is kept after a reset.
+        let permits = self.policy.pending.pending();
+        assert!(permits <= self.policy.pending.limit(), "{permits} pending permits");
+        // Each permit belongs to a connection or to a parked SYN, or is kept after a reset.
         let whose = gauges.connections + gauges.parked + gauges.quarantined;
-        assert!(places as usize <= whose, "{places} pending places of {whose}");
+        assert!(permits as usize <= whose, "{permits} pending permits of {whose}");
     }
 
     /// Takes the connections that the server accepted, and checks whether their data may have been delivered before
@@ -497,7 +497,7 @@ impl World {
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
         assert_eq!(self.stack.gauges().parked, 0, "SYNs wait");
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
-        assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
+        assert_eq!(self.policy.pending.pending(), 0, "pending permits are left");
     }
 }
 

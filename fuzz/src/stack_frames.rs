@@ -431,9 +431,9 @@ impl World {
         let kept = self.stack.gauges().fragment_bytes;
         assert!(kept <= limits.fragments.bytes, "{kept} bytes of fragments");
         assert!(self.stack.time_waits() <= limits.time_wait, "{} in TIME-WAIT", self.stack.time_waits());
-        let places = self.policy.pending.pending() as usize;
+        let permits = self.policy.pending.pending() as usize;
         let inside = self.stack.connections() + limits.parked;
-        assert!(places <= inside, "{places} pending places for {inside} connections");
+        assert!(permits <= inside, "{permits} pending permits for {inside} connections");
     }
 
     /// Releases everything and waits. Nothing may be left.
@@ -459,7 +459,7 @@ impl World {
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
         assert_eq!(self.stack.gauges().fragment_bytes, 0, "fragments are left");
         assert_eq!(self.stack.time_waits(), 0, "TIME-WAIT is left");
-        assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
+        assert_eq!(self.policy.pending.pending(), 0, "pending permits are left");
         assert_eq!(self.stack.poll_timeout(), None, "timers are left");
         for id in &self.released {
             assert!(self.stack.info(*id).is_none(), "{id} is still alive");

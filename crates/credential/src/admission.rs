@@ -3,7 +3,7 @@
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
 use crate::flight::{Claim, Decision, FirstFlight, Grant, JobRequest, Offered, Presented, Verdict, Verifier};
 use crate::outcome::Reason;
-use crate::pending::Place;
+use crate::pending::PendingPermit;
 use crate::policy::{FastOpenPolicy, Replays};
 use crate::replay::{Guarded, Unreported};
 use crate::serial::Serial;
@@ -47,7 +47,7 @@ pub struct Accepted {
     /// A cookie for the SYN-ACK, in the option form that the client used.
     pub grant: Option<Grant>,
     /// Held until the client's ACK or the connection's end.
-    pub place: Place,
+    pub permit: PendingPermit,
 }
 
 /// A first flight whose data is not accepted.
@@ -71,7 +71,7 @@ pub struct Question {
     /// A cookie for the SYN-ACK, whatever the answer.
     pub grant: Option<Grant>,
     /// Held while the SYN waits, and then as in [`Accepted`].
-    pub place: Place,
+    pub permit: PendingPermit,
 }
 
 /// Decides about a SYN for a listener. `shard` is this shard's memory of certificates.
@@ -116,8 +116,8 @@ pub fn admit(
     let Some(policy) = policies.fast_open else {
         return refuse(Reason::Policy);
     };
-    // Check for room before the credential, but reserve the place only after it: a SYN with a bad credential
-    // takes no place.
+    // Check for room before the credential, but reserve the permit only after it: a SYN with a bad credential
+    // takes no permit.
     //= rfc7413 4.2-c
     if let Err(reason) = policy.pending.has_room() {
         return refuse(reason);
@@ -130,14 +130,14 @@ pub fn admit(
     if let Verdict::Invalid { reason, grant } = verdict {
         return fallback(reason, grant);
     }
-    // Another shard may have taken the last place in the meantime.
-    let place = match policy.pending.reserve(first.flow.client) {
-        Ok(place) => place,
+    // Another shard may have taken the last permit in the meantime.
+    let permit = match policy.pending.reserve(first.flow.client) {
+        Ok(permit) => permit,
         Err(reason) => return refuse(reason),
     };
     if let (Verdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays) {
         // Fast path for the common case. It moves no grant and needs no replay check.
-        return Admission::Accept(Accepted { grant: None, place });
+        return Admission::Accept(Accepted { grant: None, permit });
     }
     let (grant, decided) = match verdict {
         Verdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
@@ -145,9 +145,9 @@ pub fn admit(
         Verdict::Invalid { reason, grant } => (grant, Decision::Refuse(reason)),
     };
     match decided {
-        Decision::Accept(()) => Admission::Accept(Accepted { grant, place }),
+        Decision::Accept(()) => Admission::Accept(Accepted { grant, permit }),
         Decision::Refuse(reason) => fallback(reason, grant),
-        Decision::Ask(job) => Admission::Ask(Question { work: Work::Ask(job), grant, place }),
+        Decision::Ask(job) => Admission::Ask(Question { work: Work::Ask(job), grant, permit }),
     }
 }
 
@@ -231,7 +231,7 @@ fn admit_block(
         }
     };
     match pending.reserve(first.flow.client) {
-        Ok(place) => Admission::Ask(Question { work: Work::Verify(candidate), grant, place }),
+        Ok(permit) => Admission::Ask(Question { work: Work::Verify(candidate), grant, permit }),
         Err(reason) => overloaded(candidate.tag(), reason),
     }
 }

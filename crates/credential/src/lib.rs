@@ -86,7 +86,7 @@ pub use {
     },
     key::{Check, KeyRing},
     one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable},
-    pending::{PendingLimit, Place},
+    pending::{PendingLimit, PendingPermit},
     policy::{FastOpenPolicy, PolicyError, Quarantine, Replays},
     replay::{GuardKey, Guarded, RemoteGuard, ReplayGuard, ReplayTable, Unreported, Window},
     schedule::{KeyTimes, Schedule, ScheduleError},

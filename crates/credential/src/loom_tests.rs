@@ -162,34 +162,34 @@ fn an_id_that_is_evicted_is_not_new_again() {
 
 #[test]
 fn the_last_place_is_given_once_and_comes_back() {
-    check("two shards reserve the last place", || {
+    check("two shards reserve the last permit", || {
         let limit = Arc::new(PendingLimit::with_clients(1, 2));
         let client = IpAddr::from([192, 0, 2, 1]);
         let (one, two) = (Arc::clone(&limit), Arc::clone(&limit));
-        let places = both(move || one.reserve(client).ok(), move || two.reserve(client).ok());
-        assert_eq!(places.iter().flatten().count(), 1);
+        let permits = both(move || one.reserve(client).ok(), move || two.reserve(client).ok());
+        assert_eq!(permits.iter().flatten().count(), 1);
         assert_eq!(limit.pending(), 1);
-        drop(places);
+        drop(permits);
         assert_eq!(limit.pending(), 0);
         let again = limit.reserve(client).ok();
         assert!(again.is_some());
     });
 }
 
-/// Two shards that see a new client at the same moment may each give it an entry: twice its places, and not more.
+/// Two shards that see a new client at the same moment may each give it an entry: twice its permits, and not more.
 #[test]
-fn a_client_has_at_most_twice_its_places() {
+fn a_client_has_at_most_twice_its_permits() {
     check("two shards reserve for one client", || {
         let limit = Arc::new(PendingLimit::with_clients(8, 1));
         let client = IpAddr::from([192, 0, 2, 1]);
         let (one, two) = (Arc::clone(&limit), Arc::clone(&limit));
-        let places = both(
+        let permits = both(
             move || [one.reserve(client).ok(), one.reserve(client).ok()],
             move || [two.reserve(client).ok(), two.reserve(client).ok()],
         );
-        let held = places.iter().flatten().flatten().count();
+        let held = permits.iter().flatten().flatten().count();
         assert!((1..=2).contains(&held), "{held}");
-        drop(places);
+        drop(permits);
         assert_eq!(limit.pending(), 0);
     });
 }

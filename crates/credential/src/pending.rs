@@ -13,7 +13,7 @@ use core::net::IpAddr;
 
 /// Client prefixes that a limit can distinguish at one time (the paper's §7.3 proposes 10,000).
 const CLIENTS: usize = if cfg!(loom) { 2 } else { 10_000 };
-/// A client may borrow one half of the free places.
+/// A client may borrow one half of the free permits.
 const LENT: u32 = 2;
 
 /// A bound on connections that run before their handshake is complete. All shards of a listener share it, and
@@ -21,13 +21,13 @@ const LENT: u32 = 2;
 ///
 /// It has three bounds: on all these connections, on those of one client prefix (an IPv4 address, an IPv6
 /// /64), and, with [`PendingLimit::within`], on a whole server with several listeners. Connections that end
-/// by RST keep their places for a while, so a client that resets its connections reaches its own bound first.
+/// by RST keep their permits for a while, so a client that resets its connections reaches its own bound first.
 ///
-/// Many clients can share one address. So a client has some places of its own, and may borrow more unless its
-/// bound is fixed. It gets one more place if it holds fewer than half as many as are free. An office thus
-/// gets a third of all places while no other client needs them. Attackers at `n` addresses get `n / (n + 2)`
-/// of the places, and leave the other clients their own. Before the ACK, a client with a borrowed place gets
-/// only a limited amount of data: see [`Place::is_borrowed`].
+/// Many clients can share one address. So a client has some permits of its own, and may borrow more unless its
+/// bound is fixed. It gets one more permit if it holds fewer than half as many as are free. An office thus
+/// gets a third of all permits while no other client needs them. Attackers at `n` addresses get `n / (n + 2)`
+/// of the permits, and leave the other clients their own. Before the ACK, a client with a borrowed permit gets
+/// only a limited amount of data: see [`PendingPermit::is_borrowed`].
 ///
 /// The atomics hold only numbers and publish no other data, so relaxed ordering is sufficient.
 #[derive(Debug)]
@@ -41,14 +41,14 @@ pub struct PendingLimit {
 }
 
 impl PendingLimit {
-    /// At most `limit` places at a time. 0 switches Fast Open off. A client has a 32nd of the places of its
+    /// At most `limit` permits at a time. 0 switches Fast Open off. A client has a 32nd of the permits of its
     /// own, but at least 4 and at most 8, and may borrow.
     #[must_use]
     pub fn new(limit: u32) -> Self {
         Self::with(limit, (limit / 32).clamp(4, 8), true)
     }
 
-    /// At most `limit` places at a time, and at most `per_client` for one client prefix, which may not
+    /// At most `limit` permits at a time, and at most `per_client` for one client prefix, which may not
     /// borrow. With `u32::MAX` for both, only [`PendingLimit::within`] limits.
     #[must_use]
     pub fn with_clients(limit: u32, per_client: u32) -> Self {
@@ -65,14 +65,14 @@ impl PendingLimit {
         }
     }
 
-    /// Every place also counts in `server`, which several listeners share.
+    /// Every permit also counts in `server`, which several listeners share.
     #[must_use]
     pub fn within(mut self, server: Arc<PendingLimit>) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// Connections that hold a place.
+    /// Connections that hold a permit.
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
@@ -94,7 +94,7 @@ impl PendingLimit {
         own.max(self.limit().saturating_sub(self.pending()) / LENT)
     }
 
-    /// Changes the bound on all connections. Places that are already held stay valid, even if the new bound
+    /// Changes the bound on all connections. Permits that are already held stay valid, even if the new bound
     /// is lower.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl PendingLimit {
         self.clients.key(key);
     }
 
-    /// Checks that there is room at this moment. Another shard may take the last place immediately
+    /// Checks that there is room at this moment. Another shard may take the last permit immediately
     /// afterwards.
     ///
     /// # Errors
@@ -125,13 +125,13 @@ impl PendingLimit {
         self.server.as_ref().map_or(Ok(()), |server| server.has_room().map_err(|_| Reason::ServerLimit))
     }
 
-    /// Takes a place for `client`.
+    /// Takes a permit for `client`.
     ///
     /// # Errors
     /// The bound that was reached.
-    // Inlined, so that the place is built in its final location.
+    // Inlined, so that the permit is built in its final location.
     #[inline(always)]
-    pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<Place, Reason> {
+    pub fn reserve(self: &Arc<Self>, client: IpAddr) -> Result<PendingPermit, Reason> {
         let server = match &self.server {
             None => None,
             Some(server) => Some(server.reserve_for_listener(client)?),
@@ -142,14 +142,14 @@ impl PendingLimit {
             return Err(Reason::PendingLimit);
         }
         let borrowed = before >= self.clients.own();
-        Ok(Place { of: Arc::clone(self), entry, borrowed, server })
+        Ok(PendingPermit { of: Arc::clone(self), entry, borrowed, server })
     }
 
-    /// Takes a place of a whole server for one of its listeners. The bound on all its connections is reported
+    /// Takes a permit of a whole server for one of its listeners. The bound on all its connections is reported
     /// as [`Reason::ServerLimit`]. A client's bound over all listeners is the server's own.
-    fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<Place>, Reason> {
+    fn reserve_for_listener(self: &Arc<Self>, client: IpAddr) -> Result<Box<PendingPermit>, Reason> {
         match self.reserve(client) {
-            Ok(place) => Ok(Box::new(place)),
+            Ok(permit) => Ok(Box::new(permit)),
             Err(Reason::PendingLimit) => Err(Reason::ServerLimit),
             Err(other) => Err(other),
         }
@@ -166,21 +166,21 @@ impl PendingLimit {
     }
 }
 
-/// A place among the pending first flights. It is given back exactly once: on drop, or by [`Place::release`].
+/// A permit among the pending first flights. It is given back exactly once: on drop, or by [`PendingPermit::release`].
 #[derive(Debug)]
-#[must_use = "dropping it gives the place back"]
-pub struct Place {
+#[must_use = "dropping it gives the permit back"]
+pub struct PendingPermit {
     of: Arc<PendingLimit>,
     entry: u32,
     borrowed: bool,
-    /// The server's place, given back with this one. It is boxed, so that a connection without a server-wide
+    /// The server's permit, given back with this one. It is boxed, so that a connection without a server-wide
     /// bound stays small.
-    server: Option<Box<Place>>,
+    server: Option<Box<PendingPermit>>,
 }
 
-impl Place {
-    /// Whether its client already held all of its own places when it got this one. The client may be an
-    /// office, or the victim of a reflection attack. Its own places bound how much data an attacker can
+impl PendingPermit {
+    /// Whether its client already held all of its own permits when it got this one. The client may be an
+    /// office, or the victim of a reflection attack. Its own permits bound how much data an attacker can
     /// direct there without a further limit. So the data sent before the client's ACK should be at most a
     /// small multiple of the data received.
     #[must_use]
@@ -188,15 +188,15 @@ impl Place {
         self.borrowed || self.server.as_ref().is_some_and(|server| server.is_borrowed())
     }
 
-    /// Gives the place back: the client's ACK arrived, or the connection ended.
+    /// Gives the permit back: the client's ACK arrived, or the connection ended.
     pub fn release(self) {
         drop(self);
     }
 }
 
-impl Drop for Place {
+impl Drop for PendingPermit {
     fn drop(&mut self) {
-        // Each place was counted once and is dropped once, so neither count can go below zero.
+        // Each permit was counted once and is dropped once, so neither count can go below zero.
         self.of.count.fetch_sub(1, Ordering::Relaxed);
         self.of.clients.release(self.entry);
     }

@@ -23,9 +23,9 @@ pub enum Replays {
     AtMostOnce,
 }
 
-/// Which connections that end by RST keep their place among the pending first flights for a while. If an
+/// Which connections that end by RST keep their permit among the pending first flights for a while. If an
 /// attacker uses a stolen cookie, the owner of the address sends the RST. Without the quarantine, each RST
-/// would free a place for the next spoofed SYN (the Fast Open paper §3.4.1).
+/// would free a permit for the next spoofed SYN (the Fast Open paper §3.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quarantine {
     /// Connections that the application had accepted, as in Linux.
@@ -84,7 +84,7 @@ pub struct FastOpenPolicy {
     pub verifier: Option<Arc<dyn Verifier + Send + Sync>>,
     /// How often one first flight may be executed.
     pub replays: Replays,
-    /// Which connections that end by RST keep their place for a while.
+    /// Which connections that end by RST keep their permit for a while.
     pub quarantine: Quarantine,
 }
 

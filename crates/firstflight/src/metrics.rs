@@ -35,7 +35,7 @@
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many first flights may wait for their client's ACK |
 //! | `firstflight_fast_open_server` | | gauge: 1 if the kernel grants cookies to the clients of a [`Server`](crate::Server), 0 if its namespace does not allow it |
 //! | `firstflight_cookie_key` | `fingerprint` | gauge: 1 for the primary key that cookies are granted by now, 0 for those before |
-//! | `firstflight_quarantined_places` | | gauge: places of first flights that were reset, kept for a while |
+//! | `firstflight_quarantined_permits` | | gauge: permits of first flights that were reset, kept for a while |
 //!
 //! Connections that a [`Server`](crate::Server) accepts on the kernel's TCP count among the first flights of side `server`.
 //!
@@ -289,7 +289,7 @@ fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
             "How many first flights may wait for their client's ACK",
         ),
         (
-            "firstflight_quarantined_places",
+            "firstflight_quarantined_permits",
             size(gauges.quarantined),
             "Places of first flights that were reset, kept for a while",
         ),

@@ -71,14 +71,14 @@ pub(super) fn policy(guard: Arc<dyn ReplayGuard>) -> AsapPolicy {
         identities: [identity()].into(),
         guard,
         domain: GuardDomain::All,
-        pending: places(),
+        pending: permits(),
         relayed: None,
         quarantine: Quarantine::Accepted,
     }
 }
 
-/// More places than are taken. A table of clients is large, so all worlds have one.
-pub(super) fn places() -> Arc<PendingLimit> {
+/// More permits than are taken. A table of clients is large, so all worlds have one.
+pub(super) fn permits() -> Arc<PendingLimit> {
     static PLACES: OnceLock<Arc<PendingLimit>> = OnceLock::new();
     Arc::clone(PLACES.get_or_init(|| Arc::new(PendingLimit::with_clients(u32::MAX, u32::MAX))))
 }

@@ -1,7 +1,7 @@
 //! `Replays::NoDuplicates`: the network delivers a SYN with a cookie and data several times within 2 MSL, to either shard of a
 //! server, which reaches limits and is killed. Its data runs early at most once, and not after a copy was refused.
 
-use super::asap::places;
+use super::asap::permits;
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
@@ -97,7 +97,7 @@ impl Server {
         let other = if self.off == Some(Defence::OneGuard) { table() } else { Arc::clone(&one) };
         self.tables = vec![one, other];
         let policy = |table: &Arc<ReplayTable>| {
-            let mut policy = FastOpenPolicy::new(keys(), places());
+            let mut policy = FastOpenPolicy::new(keys(), permits());
             if self.off != Some(Defence::Guard) {
                 policy.replays = Replays::NoDuplicates(Arc::clone(table) as Arc<dyn ReplayGuard>);
             }

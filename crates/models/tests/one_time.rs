@@ -4,7 +4,7 @@
 //! A cookie is good for one first flight, ever. One whose SYN was refused is used up, except that this SYN alone may wait for
 //! the ACK that activates its cookie ([`Claim`]).
 
-use super::asap::places;
+use super::asap::permits;
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
@@ -143,7 +143,7 @@ impl Server {
             .map(|table| {
                 let inner = OneTimeCookies::new(OneTimeKeys::from_bytes([5; 32]), Arc::clone(table));
                 let keys = KeyRing::new(Scheme::Linux, CookieKey::from_bytes([1; 16]));
-                let mut policy = FastOpenPolicy::new(Arc::new(keys), places());
+                let mut policy = FastOpenPolicy::new(Arc::new(keys), permits());
                 policy.replays = Replays::AtMostOnce;
                 policy.verifier = Some(Arc::new(Cookies { inner, off: self.off }));
                 policy.validate().unwrap();

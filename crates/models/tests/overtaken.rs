@@ -9,7 +9,7 @@
 //!
 //! The data of each first flight runs at most once, early or after the handshake.
 
-use super::asap::places;
+use super::asap::permits;
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
@@ -114,7 +114,7 @@ struct Members {
 impl Members {
     fn new(off: Option<Defence>, one_time: bool) -> Self {
         let keys = Arc::new(KeyRing::new(Scheme::Linux, CookieKey::from_bytes([1; 16])));
-        let mut policy = FastOpenPolicy::new(Arc::clone(&keys), places());
+        let mut policy = FastOpenPolicy::new(Arc::clone(&keys), permits());
         let mut stores: [Store; MEMBERS] = Default::default();
         let cookie = if one_time {
             let table = SerialTable::own(1, 1, 100);

@@ -406,7 +406,7 @@ impl ListenConfig {
         if policy.no_cookie && self.asap.is_some() { Err(PolicyError::AsapWithoutCookie) } else { Ok(()) }
     }
 
-    /// Whether the place of every first flight that was reset stays taken for a while.
+    /// Whether the permit of every first flight that was reset stays taken for a while.
     pub(crate) fn quarantines_every(&self) -> bool {
         let fast_open = self.fast_open.as_ref().map(|policy| policy.quarantine);
         let asap = self.asap.as_ref().map(|policy| policy.quarantine);

@@ -141,7 +141,7 @@ fn tries(s: &mut Server, client: u8, address: &str, began: u32) -> Option<Status
     let status = crate::flights::reply(&got).unwrap().status;
     if status == Status::Accepted {
         s.p.accept(s.listener);
-        // Its pending places are not tested here.
+        // Its pending permits are not tested here.
         s.p.send(seg().seq(got.ack).ack(1));
         return None;
     }

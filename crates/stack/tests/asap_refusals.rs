@@ -31,7 +31,7 @@ fn under(certificate: &ClientCertificate, ago: u32) -> Seg {
     syn(&request(certificate, 5, DATA, u64::from(ago) * 1000))
 }
 
-/// A block that is refused before any signature is verified becomes an ordinary handshake, and no place is kept.
+/// A block that is refused before any signature is verified becomes an ordinary handshake, and no permit is kept.
 #[track_caller]
 fn ordinary(mut s: Server, syn: Seg, status: Status, reason: Reason) -> Reply {
     let reply = s.refuses(syn, status);

@@ -187,7 +187,7 @@ fn one_address_gets_few_of_them() {
         hand_over(&mut s, &relayed(10 + n));
         if let Some(id) = s.p.stack.accept(s.listener) {
             accepted += 1;
-            // The client has answered, so its place is free again.
+            // The client has answered, so its permit is free again.
             s.p.expect().syn_ack();
             s.p.send(seg().seq(AFTER).ack(1));
             s.p.release(id);
@@ -195,7 +195,7 @@ fn one_address_gets_few_of_them() {
         }
     }
     assert_eq!(accepted, 10);
-    // A place is free again after some time.
+    // A permit is free again after some time.
     s.p.pass(6_500);
     s.p.drain();
     s.p.flow(45_000, 900);

@@ -145,7 +145,7 @@ fn a_full_syn_queue_answers_none() {
 /// However the wait ends, it ends silently.
 #[test]
 fn what_waits_is_forgotten_in_silence() {
-    let places = Arc::new(PendingLimit::new(64));
+    let permits = Arc::new(PendingLimit::new(64));
     type Ends = fn(&mut Server);
     let cases: [(&str, Ends); 4] = [
         ("nobody verifies", |_| {}),
@@ -159,29 +159,29 @@ fn what_waits_is_forgotten_in_silence() {
     ];
     for (what, ends) in cases {
         println!("{what}");
-        let mut s = server_of(|policy| policy.relayed = Some(places.clone()));
+        let mut s = server_of(|policy| policy.relayed = Some(permits.clone()));
         park(&mut s, &relayed(5));
-        assert_eq!((places.pending(), s.p.stack.gauges().pending), (1, 1));
+        assert_eq!((permits.pending(), s.p.stack.gauges().pending), (1, 1));
         ends(&mut s);
         s.p.pass(1000);
         s.verify();
         s.p.quiet();
         s.p.nothing_to_accept(s.listener);
-        assert_eq!((places.pending(), s.p.stack.connections()), (0, 0));
+        assert_eq!((permits.pending(), s.p.stack.connections()), (0, 0));
         assert_eq!(s.p.stack.counters().relayed_dropped, 1);
     }
 }
 
-/// A place is held no longer than its client may take to answer, and a client that denies the request gets no more.
+/// A permit is held no longer than its client may take to answer, and a client that denies the request gets no more.
 #[test]
 fn what_is_accepted_and_disowned_is_the_last() {
-    let places = Arc::new(PendingLimit::new(64));
-    let mut s = server_of(|policy| policy.relayed = Some(places.clone()));
+    let permits = Arc::new(PendingLimit::new(64));
+    let mut s = server_of(|policy| policy.relayed = Some(permits.clone()));
     hand_over(&mut s, &relayed(5));
     s.p.expect().syn_ack();
     s.p.pass(120_000);
     s.p.drain();
-    assert_eq!((places.pending(), s.p.stack.counters().relayed), (0, 1));
+    assert_eq!((permits.pending(), s.p.stack.counters().relayed), (0, 1));
     let says: [fn(&mut Server, &Got); 2] = [
         |s, _| s.p.send(seg().seq(AFTER).rst()),
         |s, got| s.p.icmp(IcmpErrorKind::PortUnreachable, &got.packet),

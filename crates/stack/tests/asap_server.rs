@@ -41,7 +41,7 @@ fn an_accepted_block_opens_at_once() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.quiet();
-    assert_eq!((s.p.stack.connections(), s.pending.pending()), (0, 1), "parked, with a place");
+    assert_eq!((s.p.stack.connections(), s.pending.pending()), (0, 1), "parked, with a permit");
     assert_eq!(s.verify(), 1);
     let got = s.p.expect().syn_ack().ack(AFTER).empty();
     assert_eq!(reply(&got), Some(Reply { status: Status::Accepted, tag: [5, 5], hint: Default::default() }));

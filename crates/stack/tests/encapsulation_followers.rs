@@ -305,7 +305,7 @@ fn a_client_that_borrows_places_may_fill_half_of_the_room() {
         s.p.send(follower(&data, offset, 1000));
         assert_eq!(drops(&mut s), dropped, "of the ninth, at {offset}");
     }
-    // The first one has its own place.
+    // The first one has its own permit.
     s.p.flow(CLIENT_PORT, PEER_ISN);
     for offset in [0, 1000, 2000] {
         s.p.send(follower(&data, offset, 1000));

@@ -94,7 +94,7 @@ fn response_policy_times() {
 /// others three times what it brought: the client may be an office, or a victim whose cookie was stolen. The ACK
 /// removes that limit.
 #[test]
-fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
+fn beyond_its_own_permits_a_client_is_sent_three_times_what_it_sent() {
     let policy = policy(key(1), 256);
     let (mut p, listener, cookie) = server_with(|_| {}, |c| c.fast_open = Some(policy));
     let received = 40 + 16 + DATA.len();
@@ -112,7 +112,7 @@ fn beyond_its_own_places_a_client_is_sent_three_times_what_it_sent() {
             assert!(early > 0 && early <= 3 * received, "{early} bytes for the first flight {n}");
             p.send(seg().seq(AFTER).ack(1 + early as u32));
             assert!(p.drain().iter().map(|g| g.data.len()).sum::<usize>() >= 9_000);
-            // It would give its place back, so another one takes it.
+            // It would give its permit back, so another one takes it.
             p.flow(CLIENT_PORT + 1000 + n, 77);
             p.send(first_flight(&cookie));
             p.accept(listener);

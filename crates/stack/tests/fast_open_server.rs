@@ -208,7 +208,7 @@ fn limited(limit: u32) -> (Peer, ListenerId, Cookie, Arc<PendingLimit>) {
 }
 
 /// RFC 7413 §4.2.2, §5.1: at the limit the server acts as if Fast Open were off, and sends no cookie option either.
-/// The client's ACK gives the place back.
+/// The client's ACK gives the permit back.
 //= rfc7413 4.2-c test
 #[test]
 fn the_pending_limit_and_its_release_by_the_ack() {
@@ -240,9 +240,9 @@ fn limit_zero_is_off() {
     p.nothing_to_accept(listener);
 }
 
-/// A RST before the application has the child frees the place at once (Linux).
+/// A RST before the application has the child frees the permit at once (Linux).
 #[test]
-fn a_reset_before_accept_gives_the_place_back() {
+fn a_reset_before_accept_gives_the_permit_back() {
     let (mut p, listener, cookie, pending) = limited(1);
     p.send(first_flight(&cookie));
     p.expect().syn_ack();
@@ -254,10 +254,10 @@ fn a_reset_before_accept_gives_the_place_back() {
     assert!(matches!(p.read_once(id), Err(IoError::Closed(_))));
 }
 
-/// RFC 7413 §5.1: a later RST may answer a spoofed SYN on which the application has already worked, so the place
+/// RFC 7413 §5.1: a later RST may answer a spoofed SYN on which the application has already worked, so the permit
 /// stays taken for 60 s.
 #[test]
-fn a_reset_after_accept_keeps_the_place_for_a_minute() {
+fn a_reset_after_accept_keeps_the_permit_for_a_minute() {
     let (mut p, listener, cookie, pending) = limited(1);
     p.send(first_flight(&cookie));
     p.expect().syn_ack();

@@ -158,7 +158,7 @@ fn gauges_follow_what_is_held() {
     };
     assert_eq!(held, wanted);
     assert!(held.buffer_bytes >= DATA.len());
-    // The first flight was accepted and then reset, so its place is kept for a minute.
+    // The first flight was accepted and then reset, so its permit is kept for a minute.
     p.server.accept(listener).unwrap();
     p.wire.a_to_b.clear_filter();
     p.client.abort(early, p.now);

@@ -211,7 +211,7 @@ fn a_cookie_refused_at_the_limit_is_used_up() {
         p.drain();
         cookie
     };
-    // The only place is taken.
+    // The only permit is taken.
     p.flow(CLIENT_PORT, 77);
     p.send(first_flight(&first));
     p.expect().syn_ack().ack(AFTER);
@@ -477,7 +477,7 @@ fn held_last_acks_are_bounded_and_end() {
 
 // --- resets that would let the next spoofed SYN in -------------------------------------------------
 
-/// §3.4.1: with the strict rule, every reset keeps its place, also for a connection that was not accepted.
+/// §3.4.1: with the strict rule, every reset keeps its permit, also for a connection that was not accepted.
 #[test]
 fn strict_quarantine_counts_resets_before_accept() {
     for (rule, kept) in [(Quarantine::Accepted, 0), (Quarantine::Every, 1)] {
@@ -486,7 +486,7 @@ fn strict_quarantine_counts_resets_before_accept() {
         p.send(first_flight(&cookie));
         p.expect().syn_ack();
         p.send(seg().seq(AFTER).rst());
-        // The limit of this client shows how many places it still has: 4 in all.
+        // The limit of this client shows how many permits it still has: 4 in all.
         let mut free = 0;
         for port in 1..=4 {
             p.flow(CLIENT_PORT + port, 9);

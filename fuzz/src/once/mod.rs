@@ -39,7 +39,7 @@ pub struct Setup {
     here: bool,
     /// Probability that a packet is lost, in 1/512.
     loss: u8,
-    few_places: Rare,
+    few_permits: Rare,
     few_relayed: Rare,
     few_parked: Rare,
     few_connections: Rare,

@@ -92,7 +92,7 @@ pub fn trust(good: bool) -> Arc<TrustStore> {
 impl Server {
     pub fn new(number: usize, setup: &Setup, guard: Arc<dyn ReplayGuard>, now: Instant) -> Self {
         let address = IpAddr::from([192, 0, 2, 80 + number as u8]);
-        let pending = Arc::new(PendingLimit::new(if setup.few_places.0 { 2 } else { 64 }));
+        let pending = Arc::new(PendingLimit::new(if setup.few_permits.0 { 2 } else { 64 }));
         let relayed = PendingLimit::with_clients(if setup.few_relayed.0 { 1 } else { 64 }, 4);
         let domain = if setup.guards == Guards::Sites { GuardDomain::Site } else { GuardDomain::All };
         let policy = AsapPolicy {
@@ -240,10 +240,10 @@ impl Server {
     pub fn check(&self) {
         let (limits, gauges) = (&self.stack.config().limits, self.stack.gauges());
         assert!(gauges.connections <= limits.connections && gauges.parked <= limits.parked);
-        let places = self.policy.pending.pending();
-        assert!(places <= self.policy.pending.limit(), "{places} pending places");
+        let permits = self.policy.pending.pending();
+        assert!(permits <= self.policy.pending.limit(), "{permits} pending permits");
         let whose = gauges.connections + gauges.parked + gauges.quarantined;
-        assert!(places as usize <= whose, "{places} pending places of {whose}");
+        assert!(permits as usize <= whose, "{permits} pending permits of {whose}");
         assert!(self.receiver.fronts() <= super::FRONTS);
     }
 
@@ -257,7 +257,7 @@ impl Server {
     pub fn end(&self) {
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
         assert_eq!((self.stack.gauges().parked, self.stack.buffer_bytes()), (0, 0));
-        assert_eq!(self.policy.pending.pending(), 0, "pending places are left");
+        assert_eq!(self.policy.pending.pending(), 0, "pending permits are left");
     }
 }
 

@@ -99,7 +99,7 @@ fn decide(policy: Option<&FastOpenPolicy>, first: &FirstFlight<'_>) -> Decided {
     }
 }
 
-/// Decides about a SYN in both option forms, and checks that the decisions are equal and that no place is
+/// Decides about a SYN in both option forms, and checks that the decisions are equal and that no permit is
 /// lost.
 fn decision(policy: Option<&FastOpenPolicy>, carries: Carries, data_len: usize) -> Decided {
     decision_with(policy, carries, data_len, |_| {})
@@ -195,7 +195,7 @@ fn table_of_a_listener_in_no_cookie_mode() {
 fn table_at_the_pending_limit() {
     for no_cookie in [false, true] {
         let policy = FastOpenPolicy { no_cookie, ..policy() };
-        let places =
+        let permits =
             [policy.pending.reserve(FLOW.client).unwrap(), policy.pending.reserve(FLOW.client).unwrap()];
         let at_limit = |carries, data_len| match (carries, data_len) {
             (Nothing, 0) => fallback(Reason::NotRequested),
@@ -207,7 +207,7 @@ fn table_at_the_pending_limit() {
                 assert_eq!(decision(Some(&policy), carries, data_len), at_limit(carries, data_len));
             }
         }
-        drop(places);
+        drop(permits);
         assert_eq!(decision(Some(&policy), Primary, 100), ACCEPT);
         policy.pending.set_limit(0);
         for carries in ALL {
@@ -229,7 +229,7 @@ fn pressure_comes_before_everything() {
 }
 
 #[test]
-fn accepted_first_flights_hold_their_places() {
+fn accepted_first_flights_hold_their_permits() {
     let policy = policy();
     let option = option(Primary, FastOpenForm::Standard).unwrap();
     let first = FirstFlight {
@@ -247,8 +247,8 @@ fn accepted_first_flights_hold_their_places() {
     assert!(held.iter().all(|admission| matches!(admission, Admission::Accept(_))));
     assert_eq!(policy.pending.pending(), LIMIT);
     assert_eq!(decide(Some(&policy), &first), fallback(Reason::PendingLimit));
-    let [Admission::Accept(Accepted { place, .. }), other] = held else { panic!("both were accepted") };
-    place.release();
+    let [Admission::Accept(Accepted { permit, .. }), other] = held else { panic!("both were accepted") };
+    permit.release();
     assert_eq!(decide(Some(&policy), &first), ACCEPT);
     drop(other);
     assert_eq!(policy.pending.pending(), 0);
@@ -362,7 +362,7 @@ fn what_is_refused_is_used_up() {
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
 }
 
-/// The last place may go to another shard while the credential is checked.
+/// The last permit may go to another shard while the credential is checked.
 #[test]
 fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
     struct Rival(Arc<PendingLimit>, Verdict);

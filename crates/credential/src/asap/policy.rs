@@ -62,7 +62,7 @@ pub struct AsapPolicy {
     /// ACK. No client may have more than 4 of them ([`PendingLimit::with_clients`];
     /// `docs/spec/dns-path.md` §9). `None`: none are accepted.
     pub relayed: Option<Arc<PendingLimit>>,
-    /// Which connections that end by RST keep their place for a while.
+    /// Which connections that end by RST keep their permit for a while.
     pub quarantine: Quarantine,
 }
 

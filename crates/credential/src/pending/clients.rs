@@ -12,7 +12,7 @@ const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
 const COUNT_BITS: u32 = 16;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// Counts by client prefix, and how many places a client has of its own. An entry with a count of zero is
+/// Counts by client prefix, and how many permits a client has of its own. An entry with a count of zero is
 /// free and may be reused for another client. An entry in use is never reused, so an attacker who crowds the
 /// table can neither reset a count nor drive it below zero.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct ClientTable {
 }
 
 impl ClientTable {
-    /// Room for at least `clients` prefixes, each with `own` places.
+    /// Room for at least `clients` prefixes, each with `own` permits.
     pub(super) fn new(clients: usize, own: u32) -> Self {
         let entries = (clients.max(WAYS) * 3 / 2).next_power_of_two();
         Self {
@@ -45,8 +45,8 @@ impl ClientTable {
         let _ = self.key.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Counts one place for `client`. Returns its entry, and how many places it had before. `None` if it has
-    /// `limit` places already, or no entry is free.
+    /// Counts one permit for `client`. Returns its entry, and how many permits it had before. `None` if it has
+    /// `limit` permits already, or no entry is free.
     #[inline(always)]
     pub(super) fn reserve(&self, client: IpAddr, limit: u32) -> Option<(u32, u32)> {
         let hash = self.hash(client);
@@ -59,7 +59,7 @@ impl ClientTable {
         let bucket = self.entries.get(first..first + WAYS)?;
         // Another shard may change the bucket in the meantime, so retry. A failed exchange means that another
         // shard succeeded. If two shards see a new client at the same moment, each may give it an entry. The
-        // client then has up to twice its places, until both entries are empty.
+        // client then has up to twice its permits, until both entries are empty.
         loop {
             let mut free = None;
             let mut found = None;
@@ -86,10 +86,10 @@ impl ClientTable {
         }
     }
 
-    /// Gives back a place of `entry`.
+    /// Gives back a permit of `entry`.
     pub(super) fn release(&self, entry: u32) {
         if let Some(entry) = self.entries.get(entry as usize) {
-            // The place was counted once, and an entry in use keeps its client.
+            // The permit was counted once, and an entry in use keeps its client.
             entry.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         let keyed = ClientTable::new(64, 1);
         keyed.key(7);
         assert_eq!(all(&keyed), WAYS + 1);
-        // The first key stays: clients that hold places are found again.
+        // The first key stays: clients that hold permits are found again.
         keyed.key(8);
         assert!(reserve(&keyed, chosen[0]).is_none());
     }

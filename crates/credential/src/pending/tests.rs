@@ -1,4 +1,4 @@
-//! Each place is counted once and given back once.
+//! Each permit is counted once and given back once.
 
 use super::*;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
 #[test]
-fn limit_zero_gives_no_place() {
+fn limit_zero_gives_no_permit() {
     let limit = Arc::new(PendingLimit::new(0));
     assert!(limit.has_room().is_err());
     assert!(limit.reserve(CLIENT).is_err());
@@ -33,11 +33,11 @@ fn a_place_is_given_back_by_drop_and_by_release() {
 #[test]
 fn a_lowered_limit_waits_for_the_places_given_out() {
     let limit = Arc::new(PendingLimit::new(3));
-    let mut places: Vec<_> = (0..3).filter_map(|_| limit.reserve(CLIENT).ok()).collect();
+    let mut permits: Vec<_> = (0..3).filter_map(|_| limit.reserve(CLIENT).ok()).collect();
     limit.set_limit(2);
-    places.pop();
+    permits.pop();
     assert!(limit.has_room().is_err() && limit.reserve(CLIENT).is_err());
-    places.pop();
+    permits.pop();
     assert!(limit.reserve(CLIENT).is_ok());
 }
 
@@ -48,10 +48,10 @@ fn threads_never_pass_the_limit_and_give_all_back() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for round in 0..20_000 {
-                    let places: Vec<_> = (0..3).filter_map(|_| limit.reserve(CLIENT).ok()).collect();
-                    assert!(limit.pending() <= 5 && limit.pending() >= places.len() as u32);
+                    let permits: Vec<_> = (0..3).filter_map(|_| limit.reserve(CLIENT).ok()).collect();
+                    assert!(limit.pending() <= 5 && limit.pending() >= permits.len() as u32);
                     if round % 2 == 0 {
-                        places.into_iter().for_each(Place::release);
+                        permits.into_iter().for_each(PendingPermit::release);
                     }
                 }
             });
@@ -63,27 +63,27 @@ fn threads_never_pass_the_limit_and_give_all_back() {
 
 proptest! {
     #[test]
-    fn the_count_is_that_of_the_living_places(steps in proptest::collection::vec((0u8..3, 0u32..6), 1..80)) {
+    fn the_count_is_that_of_the_living_permits(steps in proptest::collection::vec((0u8..3, 0u32..6), 1..80)) {
         let limit = Arc::new(PendingLimit::with_clients(3, 100));
-        let mut places = Vec::new();
+        let mut permits = Vec::new();
         for (step, argument) in steps {
             match step {
                 0 => {
-                    let room = (places.len() as u32) < limit.limit();
-                    let place = limit.reserve(CLIENT);
-                    prop_assert_eq!(place.is_ok(), room);
-                    places.extend(place);
+                    let room = (permits.len() as u32) < limit.limit();
+                    let permit = limit.reserve(CLIENT);
+                    prop_assert_eq!(permit.is_ok(), room);
+                    permits.extend(permit);
                 }
-                1 => drop(places.pop()),
+                1 => drop(permits.pop()),
                 _ => limit.set_limit(argument),
             }
-            prop_assert_eq!(limit.pending() as usize, places.len());
+            prop_assert_eq!(limit.pending() as usize, permits.len());
         }
     }
 }
 
-/// All places that `client` can get.
-fn all_of(limit: &Arc<PendingLimit>, client: IpAddr) -> Vec<Place> {
+/// All permits that `client` can get.
+fn all_of(limit: &Arc<PendingLimit>, client: IpAddr) -> Vec<PendingPermit> {
     core::iter::from_fn(|| limit.reserve(client).ok()).collect()
 }
 
@@ -93,7 +93,7 @@ fn one_client_leaves_room_for_others() {
     let greedy = all_of(&limit, CLIENT);
     assert_eq!(greedy.len(), 8);
     assert_eq!(limit.reserve(CLIENT).unwrap_err(), Reason::ClientLimit);
-    assert!(greedy.iter().all(|place| !place.is_borrowed()), "the bound is fixed");
+    assert!(greedy.iter().all(|permit| !permit.is_borrowed()), "the bound is fixed");
     let other = limit.reserve(OTHER).unwrap();
     drop(greedy);
     assert_eq!(limit.pending(), 1);
@@ -101,14 +101,14 @@ fn one_client_leaves_room_for_others() {
     assert_eq!(limit.pending(), 0);
 }
 
-/// Many clients share one address. While no other client needs places, they get a third of them.
+/// Many clients share one address. While no other client needs permits, they get a third of them.
 #[test]
 fn an_office_borrows_what_is_free() {
     for (all, own, office) in [(256, 8, 85), (1024, 8, 341), (100, 4, 33), (16, 4, 5)] {
         let limit = Arc::new(PendingLimit::new(all));
         let held = all_of(&limit, CLIENT);
         assert_eq!(held.len(), office, "of {all}");
-        let borrowed: Vec<bool> = held.iter().map(Place::is_borrowed).collect();
+        let borrowed: Vec<bool> = held.iter().map(PendingPermit::is_borrowed).collect();
         assert!(borrowed.iter().enumerate().all(|(n, borrowed)| *borrowed == (n >= own)));
         assert_eq!(limit.reserve(CLIENT).unwrap_err(), Reason::ClientLimit);
         assert!(!limit.reserve(OTHER).unwrap().is_borrowed(), "others have their own");
@@ -117,26 +117,26 @@ fn an_office_borrows_what_is_free() {
     }
 }
 
-/// Attackers at `n` addresses hold `n / (n + 2)` of all places. A client that comes after them gets its own
-/// places, if that many are left.
+/// Attackers at `n` addresses hold `n / (n + 2)` of all permits. A client that comes after them gets its own
+/// permits, if that many are left.
 #[test]
-fn attackers_at_several_addresses_leave_others_their_own_places() {
+fn attackers_at_several_addresses_leave_others_their_own_permits() {
     let address = |n: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n));
     for attackers in 1..=40 {
         let limit = Arc::new(PendingLimit::new(256));
-        // They take places in turn, until none of them gets another one.
-        let mut places = Vec::new();
+        // They take permits in turn, until none of them gets another one.
+        let mut permits = Vec::new();
         loop {
             let round: Vec<_> = (0..attackers).filter_map(|n| limit.reserve(address(n)).ok()).collect();
             if round.is_empty() {
                 break;
             }
-            places.extend(round);
+            permits.extend(round);
         }
-        // Each attacker's share is rounded up, and each has at least its own places.
+        // Each attacker's share is rounded up, and each has at least its own permits.
         let most = (256 * attackers / (attackers + 2) + attackers).max(8 * attackers).min(256);
-        assert!(places.len() as u32 <= most, "{} of {attackers} attackers", places.len());
-        let left = 256 - places.len();
+        assert!(permits.len() as u32 <= most, "{} of {attackers} attackers", permits.len());
+        let left = 256 - permits.len();
         assert!(all_of(&limit, CLIENT).len() >= left.min(8), "{attackers} attackers");
         assert!(left >= 8 || attackers > 30, "{attackers} attackers leave {left}");
     }
@@ -147,16 +147,16 @@ fn a_fixed_bound_lends_nothing() {
     let limit = Arc::new(PendingLimit::new(256));
     limit.set_client_limit(20);
     let held = all_of(&limit, CLIENT);
-    assert!(held.len() == 20 && held.iter().all(|place| !place.is_borrowed()));
+    assert!(held.len() == 20 && held.iter().all(|permit| !permit.is_borrowed()));
 }
 
-/// A place that the server's bound lends is borrowed, whatever the listener's bound is.
+/// A permit that the server's bound lends is borrowed, whatever the listener's bound is.
 #[test]
 fn a_place_that_the_server_lends_is_borrowed() {
     let server = Arc::new(PendingLimit::new(256));
     let limit = Arc::new(PendingLimit::with_clients(64, 64).within(server));
     let held = all_of(&limit, CLIENT);
-    assert_eq!(held.iter().filter(|place| place.is_borrowed()).count(), held.len() - 8);
+    assert_eq!(held.iter().filter(|permit| permit.is_borrowed()).count(), held.len() - 8);
 }
 
 #[test]

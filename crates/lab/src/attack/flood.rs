@@ -42,9 +42,9 @@ pub struct Flood {
 pub enum Clients {
     /// No limit.
     Unlimited,
-    /// A 32nd of all places.
+    /// A 32nd of all permits.
     Fixed,
-    /// The default: a fixed number of places, plus half of the free places.
+    /// The default: a fixed number of permits, plus half of the free permits.
     Borrowing,
 }
 
@@ -265,7 +265,7 @@ mod tests {
         assert!(damage.slowest_rtts <= 1.01);
     }
 
-    /// By default one stolen cookie uses a third of the places. It draws only the responses of its own places, and
+    /// By default one stolen cookie uses a third of the permits. It draws only the responses of its own permits, and
     /// some bytes more.
     #[test]
     fn what_a_client_may_borrow_costs_honest_clients_nothing() {

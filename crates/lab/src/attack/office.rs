@@ -36,7 +36,7 @@ pub struct Office {
     pub clients: usize,
     /// How often all clients visit, one second apart.
     pub rounds: usize,
-    /// A fixed limit of pending first flights for one client, as it was before clients could borrow places.
+    /// A fixed limit of pending first flights for one client, as it was before clients could borrow permits.
     pub fixed: Option<u32>,
     pub seed: u64,
 }
@@ -132,11 +132,11 @@ pub fn table(seed: u64) -> Table {
     let rows = [
         ("cookies", cookies(12)),
         ("cookies", cookies(64)),
-        ("cookies, 8 places at most", Office { fixed: Some(8), ..cookies(12) }),
+        ("cookies, 8 permits at most", Office { fixed: Some(8), ..cookies(12) }),
         ("a new certificate each", certificates(Credential::NewCertificate, 24)),
         ("a new certificate each", certificates(Credential::NewCertificate, 64)),
         (
-            "a new certificate each, 8 places at most",
+            "a new certificate each, 8 permits at most",
             Office { fixed: Some(8), ..certificates(Credential::NewCertificate, 24) },
         ),
         ("a certificate each", certificates(Credential::Certificate, 64)),

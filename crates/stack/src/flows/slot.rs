@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::store::StoredCookie;
-use firstflight_credential::{Identity, NetworkId, Outcome, Place, Reason};
+use firstflight_credential::{Identity, NetworkId, Outcome, PendingPermit, Reason};
 use firstflight_tcp::{Connection, Endpoints, Pool, Readiness};
 use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -246,8 +246,8 @@ pub(crate) struct Slot {
     pub marks: Marks,
     /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
     pub pending: Option<Box<PendingConnect>>,
-    /// Its place among the listener's pending first flights.
-    pub place: Option<Place>,
+    /// Its permit among the listener's pending first flights.
+    pub permit: Option<PendingPermit>,
     /// What the network last reported about its packets.
     pub network_error: Option<IcmpErrorKind>,
     /// Changes of which the application has not been notified.
@@ -276,7 +276,7 @@ impl Slot {
             event,
             marks,
             pending,
-            place,
+            permit,
             network_error,
             ready,
             pair,
@@ -284,7 +284,7 @@ impl Slot {
         conn.renew(tcp, ends, now);
         (*own_key, *own_hash, *own_owner, *own_outcome) = (*key, hash, owner, outcome);
         *pending = None;
-        *place = None;
+        *permit = None;
         *network_error = None;
         *pair = None;
         (*side, *stage, *shown, *marks) = (Side::Server, Stage::Mapped, Shown::Nothing, Marks::default());
@@ -296,7 +296,7 @@ impl Slot {
     pub(crate) fn retire(&mut self, pool: &mut Pool) {
         self.conn.retire(pool);
         self.pending = None;
-        self.place = None;
+        self.permit = None;
     }
 
     /// Whether this stack opened it.

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{
-    Accepted, Decision, Grant, Place, Question, Reason, Refusal, Unreported, admit, invalidate,
+    Accepted, Decision, Grant, PendingPermit, Question, Reason, Refusal, Unreported, admit, invalidate,
 };
 use firstflight_tcp::TimeWait;
 use firstflight_wire::Instant;
@@ -26,7 +26,7 @@ pub(crate) type SynDecision = Decision<Admitted, NotAdmitted, Question>;
 /// What belongs to an admitted first flight.
 pub(crate) struct Admitted {
     pub grant: Option<Grant>,
-    pub place: Place,
+    pub permit: PendingPermit,
     /// It came with a certificate.
     pub certificate: Option<Box<Certificate>>,
     /// Segments that followed the SYN while it waited.
@@ -115,8 +115,8 @@ impl Server {
         let clock = flows.env.clock_at(now);
         let Some(listener) = self.listeners.at(index) else { return dropped(Drop::NoConnection) };
         match admit(listener.config.policies(), &first, &mut self.asap.shard, &clock) {
-            Decision::Accept(Accepted { grant, place }) => {
-                Decision::Accept(Admitted { grant, place, certificate: None, followers: Vec::new() })
+            Decision::Accept(Accepted { grant, permit }) => {
+                Decision::Accept(Admitted { grant, permit, certificate: None, followers: Vec::new() })
             }
             Decision::Ask(question) => Decision::Ask(question),
             // In the place of a TIME-WAIT it would lose what it knows of that.

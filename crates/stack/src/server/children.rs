@@ -13,7 +13,7 @@ use crate::server::listeners::Room;
 use crate::server::syn::Syn;
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
-use firstflight_credential::{Grant, Outcome, Place, Reason};
+use firstflight_credential::{Grant, Outcome, PendingPermit, Reason};
 use firstflight_tcp::ChildPlan;
 use firstflight_wire::Instant;
 use firstflight_wire::encapsulation::FOLLOWER_BYTES;
@@ -21,7 +21,7 @@ use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{FastOpen, Options, Segment};
 
 /// Bytes that may be sent for each byte received, before the ACK of a client that has many first flights without an
-/// ACK already ([`Place::is_borrowed`]): as in QUIC (RFC 9000 §8).
+/// ACK already ([`PendingPermit::is_borrowed`]): as in QUIC (RFC 9000 §8).
 const BORROWED_TIMES: u32 = 3;
 
 /// Seconds for which a child answers the client's SYN after the last retransmission of the SYN-ACK. The client
@@ -92,7 +92,7 @@ impl Server {
         syn: &Syn<'_>,
         admitted: Admitted,
     ) -> Option<u32> {
-        let Admitted { grant, place, certificate, followers } = admitted;
+        let Admitted { grant, permit, certificate, followers } = admitted;
         let (segment, now) = (syn.segment, syn.now);
         self.relieved(&mut flows.env, syn.listener);
         flows.env.journal.counters.first_flights_accepted += 1;
@@ -100,7 +100,7 @@ impl Server {
         let received = below + (20 + segment.options.raw.len() + segment.payload.len()) as u32;
         let response = self.listeners.at(syn.listener).map(|l| l.config.response).unwrap_or_default();
         let most =
-            if unlikely(place.is_borrowed()) { received.saturating_mul(BORROWED_TIMES) } else { u32::MAX };
+            if unlikely(permit.is_borrowed()) { received.saturating_mul(BORROWED_TIMES) } else { u32::MAX };
         let budget = Budget { received, most, response };
         let mut plan = ChildPlan {
             early: true,
@@ -122,7 +122,7 @@ impl Server {
             plan.linger_s = LINGER_S;
         }
         add_grant(&mut flows.env, &mut plan, segment, grant);
-        let child = self.make_child(flows, syn, &plan, Outcome::Accepted, Some(place));
+        let child = self.make_child(flows, syn, &plan, Outcome::Accepted, Some(permit));
         self.granted(&mut flows.table, child, syn.listener, grant);
         if let (Some(child), Some(certificate)) = (child, certificate) {
             self.certified(&mut flows.table, child, &certificate, &budget, plan.pre_ack_budget);
@@ -139,7 +139,7 @@ impl Server {
         syn: &Syn<'_>,
         plan: &ChildPlan,
         outcome: Outcome,
-        place: Option<Place>,
+        permit: Option<PendingPermit>,
     ) -> Option<u32> {
         let Syn { listener: index, key, hash, segment, above, now } = *syn;
         let listener = self.listeners.at_mut(index)?;
@@ -157,7 +157,7 @@ impl Server {
             #[inline]
             |slot, pool| {
                 slot.conn.open_passive(segment, plan, pool, now);
-                slot.place = place;
+                slot.permit = permit;
                 if hold {
                     slot.marks.set(Marks::HOLD);
                 }

@@ -192,9 +192,9 @@ impl Listeners {
         self.by_port.get(&port).into_iter().flatten().filter_map(|i| self.slab.get(*i))
     }
 
-    /// Whether the place of a connection that was reset stays taken for a while. It does if the application had the
+    /// Whether the permit of a connection that was reset stays taken for a while. It does if the application had the
     /// connection, or if the listener is strict.
-    pub(crate) fn keeps_place(&self, owner: Owner) -> bool {
+    pub(crate) fn keeps_permit(&self, owner: Owner) -> bool {
         match owner {
             Owner::Application | Owner::Nobody | Owner::SecondAttempt(_) => true,
             Owner::AcceptQueue(listener) | Owner::SynQueue(listener) => {

@@ -28,11 +28,11 @@ use crate::stack::gauges::Gauges;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::time::Duration;
-use firstflight_credential::{Decision, JobResult, Place, Serial};
+use firstflight_credential::{Decision, JobResult, PendingPermit, Serial};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::{Instant, SeqNum};
 
-/// How long a first flight that was reset while the application had it keeps its place: the SYN may have been
+/// How long a first flight that was reset while the application had it keeps its permit: the SYN may have been
 /// spoofed, and the RST may be the victim's (RFC 7413 §5.1).
 const QUARANTINE: Duration = Duration::from_secs(60);
 
@@ -44,9 +44,9 @@ pub(crate) struct Server {
     challenged: Challenged,
     /// First flights with certificates.
     pub asap: ServerState,
-    /// Places of first flights that a RST ended after the application had them, and until when the places stay
+    /// Permits of first flights that a RST ended after the application had them, and until when the permits stay
     /// taken.
-    quarantine: VecDeque<(Instant, Place)>,
+    quarantine: VecDeque<(Instant, PendingPermit)>,
     /// One-time cookies granted to connections (by index) that have not acknowledged.
     grants: BTreeMap<u32, (ListenerId, Serial)>,
     /// The connections of each client, if their number is limited.
@@ -153,13 +153,13 @@ impl Server {
         self.grants.remove(&index);
     }
 
-    /// The connection is over, and the place of its first flight becomes free: at once, or after [`QUARANTINE`].
-    pub(crate) fn give_back_place(&mut self, slot: &mut Slot, now: Instant) {
-        if let Some(place) = slot.place.take()
+    /// The connection is over, and the permit of its first flight becomes free: at once, or after [`QUARANTINE`].
+    pub(crate) fn give_back_permit(&mut self, slot: &mut Slot, now: Instant) {
+        if let Some(permit) = slot.permit.take()
             && slot.conn.close_reason() == Some(CloseReason::Reset)
-            && self.listeners.keeps_place(slot.owner)
+            && self.listeners.keeps_permit(slot.owner)
         {
-            self.quarantine.push_back((now + QUARANTINE, place));
+            self.quarantine.push_back((now + QUARANTINE, permit));
         }
     }
 

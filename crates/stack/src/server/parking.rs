@@ -32,8 +32,8 @@ impl Server {
             self.parked.park(syn, bytes, listener, question);
             return None;
         }
-        let Question { work, grant, place } = question;
-        drop(place);
+        let Question { work, grant, permit } = question;
+        drop(permit);
         let refused = self.not_asked(&mut flows.env, syn, work);
         let handshake = Handshake { reason: Reason::Overloaded, grant, refused, repeat: false };
         self.adopt(flows, syn, &handshake)
@@ -123,7 +123,8 @@ impl Parked {
 
     /// Decides again about a SYN that waited. The queues may have filled meanwhile.
     fn judge_again(self, room: &Room, decision: ParkedDecision) -> SynDecision {
-        // A repeat gets no place among the connections that wait to be accepted, and a SYN cookie would not know of it.
+        // A repeat gets no permit among the connections that wait to be accepted, and a SYN cookie would not know of
+        // it.
         let repeat = matches!(&decision, Decision::Refuse(handshake) if handshake.repeat);
         if let Some(reason) = room.full.filter(|reason| !repeat || *reason != Drop::AcceptQueueFull) {
             return Decision::Refuse(NotAdmitted::Dropped(reason));
@@ -131,9 +132,9 @@ impl Parked {
         let handshake = match decision {
             Decision::Accept(()) if room.tail => self.handshake_because(Reason::SynCookie),
             Decision::Accept(()) => {
-                let Self { grant, place, block, followers, .. } = self;
+                let Self { grant, permit, block, followers, .. } = self;
                 let certificate = block.and_then(|block| block.certificate());
-                return Decision::Accept(Admitted { grant, place, certificate, followers });
+                return Decision::Accept(Admitted { grant, permit, certificate, followers });
             }
             Decision::Refuse(handshake) if room.tail && !repeat => {
                 let other = self.handshake_because(Reason::SynCookie);

@@ -9,7 +9,7 @@ use crate::server::syn::Syn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::{Grant, JobRequest, Place, Question, Work};
+use firstflight_credential::{Grant, JobRequest, PendingPermit, Question, Work};
 use firstflight_wire::encapsulation::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, SeqNum};
@@ -35,8 +35,8 @@ pub(crate) struct Parked {
     pub listener: ListenerId,
     /// The cookie for its SYN-ACK, whatever the verdict.
     pub grant: Option<Grant>,
-    /// Its place among the pending first flights.
-    pub place: Place,
+    /// Its permit among the pending first flights.
+    pub permit: PendingPermit,
     /// Set if it came with a certificate.
     pub block: Option<ParkedBlock>,
     deadline: Instant,
@@ -107,7 +107,7 @@ impl ParkingLot {
         question: Question,
     ) -> JobId {
         let Syn { key, hash, segment, above, now, .. } = *syn;
-        let Question { work, grant, place } = question;
+        let Question { work, grant, permit } = question;
         self.bytes += bytes.len();
         if let Some(claims) = &self.claims {
             claims.claim(hash);
@@ -121,7 +121,7 @@ impl ParkingLot {
             followers: Vec::new(),
             listener,
             grant,
-            place,
+            permit,
             block: ParkedBlock::of(&work),
             deadline: now + self.lasts,
         };
@@ -189,7 +189,7 @@ impl ParkingLot {
         let Some(bytes) = copy_of(segment) else { return false };
         let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
         // A client with many first flights must leave room for the SYNs of others.
-        let most = if parked.place.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
+        let most = if parked.permit.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
         let room = most.saturating_sub(self.bytes);
         let Ok(syn) = Segment::parse(&parked.segment) else { return false };
         let end = syn.seq + syn.len();
@@ -303,11 +303,11 @@ mod tests {
         let segment = Segment::parse(&bytes).unwrap();
         let key = FlowKey::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:4000".parse().unwrap());
         for _ in 0..1000 {
-            let place = pending.reserve(key.remote_ip()).unwrap();
+            let permit = pending.reserve(key.remote_ip()).unwrap();
             let work = Work::Ask(JobRequest::Verify { key: 1 });
             let now = Instant::ZERO;
             let syn = Syn { listener: 0, key, hash: 0, segment: &segment, above: None, now };
-            lot.park(&syn, bytes.to_vec(), listener, Question { work, grant: None, place });
+            lot.park(&syn, bytes.to_vec(), listener, Question { work, grant: None, permit });
             let (job, _) = lot.find(&key).unwrap();
             drop(lot.take(job));
             assert!(lot.jobs.len() <= 8);

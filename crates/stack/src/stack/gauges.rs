@@ -25,11 +25,11 @@ pub struct Gauges {
     /// First flights that wait for a verdict.
     pub parked: usize,
     /// First flights that wait for a verdict, and accepted ones that wait for their client's ACK, including
-    /// quarantined places. A limit that several stacks share counts the places of all of them.
+    /// quarantined permits. A limit that several stacks share counts the permits of all of them.
     pub pending: u64,
     /// Upper limit of `pending`.
     pub pending_limit: u64,
-    /// Places of first flights that were reset, kept for a while (RFC 7413 §5.1).
+    /// Permits of first flights that were reset, kept for a while (RFC 7413 §5.1).
     pub quarantined: usize,
 }
 

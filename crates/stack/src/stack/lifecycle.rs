@@ -43,7 +43,7 @@ impl Stack {
         let ready = slot.conn.poll_readiness();
         slot.ready |= ready;
         if ready.contains(Readiness::CONNECTED) {
-            slot.place = None;
+            slot.permit = None;
             self.flows.env.journal.counters.established += 1;
             let kept = slot.shown != Shown::Nothing
                 || slot.marks.has(Marks::GRANTED)
@@ -138,9 +138,9 @@ impl Stack {
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
-        if unlikely(slot.place.is_some()) {
+        if unlikely(slot.permit.is_some()) {
             self.flows.table.early_ends.note(slot.hash, slot.conn.peer_isn(), now);
-            self.server.give_back_place(slot, now);
+            self.server.give_back_permit(slot, now);
         }
         if unlikely(core::mem::replace(&mut slot.stage, Stage::Ended) == Stage::Ended) {
             return;

@@ -195,7 +195,7 @@ mod tests {
     }
 
     /// First flights before the first reset get a place and draw a response: a whole window for each of a client's
-    /// own places, and three times the SYN for each of the others.
+    /// own permits, and three times the SYN for each of the others.
     #[test]
     fn many_keys_at_once_draw_few_bytes() {
         let few = run(8, true);
