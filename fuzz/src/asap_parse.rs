@@ -2,7 +2,7 @@
 
 use firstflight_wire::asap::message::Message;
 use firstflight_wire::asap::{
-    BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, Offer, Reply, ServiceParam, VER_ALG,
+    AsapOption, BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, Reply, ServiceParam, VER_ALG,
 };
 use firstflight_wire::encapsulation::{self, Carried};
 use firstflight_wire::tcp::{OptionBytes, Options, TcpOption};
@@ -35,8 +35,8 @@ fn everything(data: &[u8]) {
 
 /// Parses `data` as what follows the experiment identifier, and as a list of options.
 fn option(data: &[u8]) {
-    if let Some(offer) = Offer::parse(data) {
-        again(OptionBytes::from(offer), data);
+    if let Some(option) = AsapOption::parse(data) {
+        again(OptionBytes::from(option), data);
     }
     if let Some(reply) = Reply::parse(data) {
         again(OptionBytes::from(reply), data);

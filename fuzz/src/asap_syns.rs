@@ -10,7 +10,7 @@ use firstflight_credential::asap::{
 };
 use firstflight_credential::{GuardKey, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight_stack::{Config, ConnId, Limits, ListenConfig, ListenerId, Stack};
-use firstflight_wire::asap::{BLOCK_LEN, CertificateFlags, Encapsulation, Offer};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, CertificateFlags, Encapsulation};
 use firstflight_wire::ip::{Ecn, Header as IpHeader, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf, Segment, fill_checksum};
 use firstflight_wire::{Clock, Instant, SeqNum};
@@ -288,8 +288,8 @@ impl World {
         let client = syn.client % CLIENTS;
         let certificate = &CERTIFICATES[usize::from(self.v6)][usize::from(client)];
         let (mut from, mut to, mut encapsulation) = (certificate.address(), identity(), Encapsulation::Ip);
-        let (mut made, mut offer) =
-            (self.now, Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }));
+        let (mut made, mut option) =
+            (self.now, Some(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 }));
         let mut raw = None;
         match syn.fault {
             Some(Fault::From(other)) => from = address(self.v6, other % CLIENTS),
@@ -298,10 +298,10 @@ impl World {
             }
             Some(Fault::OtherServer) => to = Identity::name("other.example.com", PORT),
             Some(Fault::InUdp) => encapsulation = Encapsulation::Udp,
-            Some(Fault::Probe) => offer = Some(Offer::Probe { long_reply: false }),
-            Some(Fault::Length(len)) => offer = Some(Offer::Block { long_reply: false, len }),
+            Some(Fault::Probe) => option = Some(AsapOption::Probe { long_reply: false }),
+            Some(Fault::Length(len)) => option = Some(AsapOption::Block { long_reply: false, len }),
             Some(Fault::Option(bytes)) => raw = Some(bytes),
-            Some(Fault::NoOption) => offer = None,
+            Some(Fault::NoOption) => option = None,
             Some(Fault::Altered(_) | Fault::Cut(_)) | None => {}
         }
         // The application's data is different for each request, and contains its owner. A number that is used again
@@ -328,12 +328,12 @@ impl World {
         }
         let mut options = OptionsBuf::new();
         options.mss(1460);
-        match (raw, offer) {
+        match (raw, option) {
             (Some([a, b, c, d, e, f]), _) => {
                 options.raw(&[253, 8, 0xfa, 0x57, a, b, c, d, 253, 4, e, f]);
             }
-            (None, Some(offer)) => {
-                options.raw(OptionBytes::from(offer).as_slice());
+            (None, Some(option)) => {
+                options.raw(OptionBytes::from(option).as_slice());
             }
             (None, None) => {}
         }

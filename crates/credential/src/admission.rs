@@ -9,7 +9,7 @@ use crate::replay::{Guarded, Unreported};
 use crate::serial::Serial;
 use alloc::boxed::Box;
 use firstflight_wire::Clock;
-use firstflight_wire::asap::{BLOCK_MAGIC, Offer, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_MAGIC, Status};
 use firstflight_wire::tcp::FastOpen;
 
 /// Work that must be done before the decision about a SYN.
@@ -104,7 +104,7 @@ pub fn admit(
     let unproved = unproved.filter(|_| !first.payload.starts_with(&BLOCK_MAGIC.to_be_bytes()));
     if matches!(first.presented, Presented::None) && unproved.is_none() {
         let plain = first.payload.is_empty();
-        let asks = matches!(first.offered, Offered::Offer(..)) && policies.asap.is_some();
+        let asks = matches!(first.offered, Offered::AsapOption(..)) && policies.asap.is_some();
         if plain && !asks {
             // The SYN carries no credential, so there is nothing to invalidate.
             let (grant, tell, refused) = (None, None, None);
@@ -203,7 +203,7 @@ fn admit_block(
     let Some(policy) = policies.asap else {
         return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy);
     };
-    let Offered::Offer(Offer::Block { len, .. }, encapsulation) = first.offered else {
+    let Offered::AsapOption(AsapOption::Block { len, .. }, encapsulation) = first.offered else {
         return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed);
     };
     let overloaded = |tag, reason| invalidate(Refused::new(Status::Overloaded, tag), reason);

@@ -4,7 +4,7 @@
 use crate::outcome::Reason;
 use crate::serial::Serial;
 use core::net::IpAddr;
-use firstflight_wire::asap::{Encapsulation, Offer};
+use firstflight_wire::asap::{AsapOption, Encapsulation};
 use firstflight_wire::tcp::{Cookie, FastOpen};
 use firstflight_wire::{Clock, SeqNum};
 
@@ -34,7 +34,7 @@ pub enum Offered {
     #[default]
     Nothing,
     /// A question whether the server understands ASAP, or a credential block, with its encapsulation.
-    Offer(Offer, Encapsulation),
+    AsapOption(AsapOption, Encapsulation),
     /// An option of another version, or a malformed one. The payload may contain a credential, so it is never
     /// delivered.
     Unreadable,
@@ -44,9 +44,9 @@ impl Offered {
     /// Parses the value of [`Options::asap`](firstflight_wire::tcp::Options::asap).
     #[must_use]
     pub fn read(option: Option<&[u8]>, encapsulation: Encapsulation) -> Self {
-        match option.map(Offer::parse) {
+        match option.map(AsapOption::parse) {
             None => Self::Nothing,
-            Some(Some(offer)) => Self::Offer(offer, encapsulation),
+            Some(Some(option)) => Self::AsapOption(option, encapsulation),
             Some(None) => Self::Unreadable,
         }
     }
@@ -54,7 +54,7 @@ impl Offered {
     /// Whether the payload begins with a block, or may begin with one.
     #[must_use]
     pub const fn has_block(self) -> bool {
-        matches!(self, Self::Offer(Offer::Block { .. }, _) | Self::Unreadable)
+        matches!(self, Self::AsapOption(AsapOption::Block { .. }, _) | Self::Unreadable)
     }
 }
 

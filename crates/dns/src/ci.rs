@@ -5,7 +5,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
 use firstflight_credential::asap::address_tag;
-use firstflight_wire::asap::{BLOCK_LEN, BLOCK_MAGIC, Block, Offer};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, BLOCK_MAGIC, Block};
 use firstflight_wire::tcp::{Flags, Header, OptionBytes, OptionsBuf, Segment};
 use firstflight_wire::{EmitError, ParseError, SeqNum};
 
@@ -101,7 +101,8 @@ impl<'a> ConnectionInfo<'a> {
         if let Some(scale) = self.window_scale {
             options.window_scale(scale.get());
         }
-        options.raw(OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice());
+        options
+            .raw(OptionBytes::from(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice());
         let header = Header {
             src_port: self.source_port.get(),
             dst_port: self.destination_port.get(),
@@ -129,11 +130,11 @@ impl<'a> ConnectionInfo<'a> {
         let segment = Segment::parse(segment)?;
         let port = |port| NonZeroU16::new(port).ok_or(ParseError::Malformed("port of a first flight"));
         let options = &segment.options;
-        let offer = options.asap().and_then(Offer::parse);
+        let option = options.asap().and_then(AsapOption::parse);
         let (block, data) = segment.payload.split_first_chunk::<BLOCK_LEN>().ok_or(ParseError::Truncated)?;
-        let wanted = Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 });
+        let wanted = Some(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 });
         let plain = options.timestamps.is_none() && options.fast_open().is_none();
-        if segment.flags != Flags::SYN || offer != wanted || !plain {
+        if segment.flags != Flags::SYN || option != wanted || !plain {
             return Err(wrong());
         }
         let window_scale = match options.window_scale {

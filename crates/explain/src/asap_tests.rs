@@ -6,7 +6,7 @@ use super::offered::Offered;
 use super::tests::{Told, tell};
 use super::verdict::Verdict;
 use firstflight::credential::{Outcome, Reason};
-use firstflight_wire::asap::{Hint, Offer, Status};
+use firstflight_wire::asap::{AsapOption, Hint, Status};
 use firstflight_wire::tcp::OptionBytes;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -27,7 +27,10 @@ fn flight() -> Vec<u8> {
 
 /// The verdict for a first flight whose SYN-ACK acknowledges `acked` bytes and has this option.
 fn answered(acked: u32, option: &[u8]) -> Verdict {
-    Scene::default().client(0, syn(&offer(), &flight())).server(9, syn_ack(acked, option, &[])).verdict()
+    Scene::default()
+        .client(0, syn(&asap_option(), &flight()))
+        .server(9, syn_ack(acked, option, &[]))
+        .verdict()
 }
 
 /// The verdict for a probe whose SYN-ACK has this option.
@@ -102,7 +105,7 @@ fn a_request_that_cannot_be_read_has_no_tag_to_compare() {
     // The part that was cut off in the capture reads as zeros.
     let cut = vec![0; flight().len()];
     let option = replied(Status::Accepted, TAG, Hint::None);
-    let scene = Scene::default().client(0, syn(&offer(), &cut)).server(9, syn_ack(ALL, &option, &[]));
+    let scene = Scene::default().client(0, syn(&asap_option(), &cut)).server(9, syn_ack(ALL, &option, &[]));
     let verdict = scene.verdict();
     assert_eq!((verdict.outcome, verdict.tag_matches()), (Outcome::Accepted, None));
     assert_eq!(verdict.notes, [Note::UnreadableBlock, Note::Reply(Status::Accepted)]);
@@ -190,14 +193,14 @@ fn a_probe_beside_a_cookie_says_nothing_of_the_cookies_data() {
 #[test]
 fn a_first_flight_that_timed_out() {
     let scene = Scene::default()
-        .client(0, syn(&offer(), &flight()))
+        .client(0, syn(&asap_option(), &flight()))
         .client(1000, syn(&[], &[]))
         .server(1009, syn_ack(0, &[], &[]));
     assert_eq!(scene.verdict().outcome, handshake(Reason::SynTimedOut));
 }
 
 #[test]
-fn an_offer_of_another_version() {
+fn an_option_of_another_version() {
     let mut option = probe();
     option[4] = 0x20;
     let scene = |option: &[u8], data, reply: &[u8]| {
@@ -206,11 +209,11 @@ fn an_offer_of_another_version() {
     let verdict = scene(&option, &[], &[]);
     assert_eq!(
         (verdict.outcome, &verdict.notes[..]),
-        (handshake(Reason::NotRequested), &[Note::UnreadableOffer][..])
+        (handshake(Reason::NotRequested), &[Note::UnreadableOption][..])
     );
     let verdict = scene(&option, DATA, &replied(Status::Malformed, NO_TAG, Hint::None));
     assert_eq!(verdict.outcome, handshake(Reason::Malformed));
-    assert_eq!(verdict.notes, [Note::UnreadableOffer, Note::Reply(Status::Malformed)]);
+    assert_eq!(verdict.notes, [Note::UnreadableOption, Note::Reply(Status::Malformed)]);
     assert_eq!((verdict.offered, verdict.tag_matches()), (Some(Offered::Unreadable), None));
 }
 
@@ -246,7 +249,7 @@ fn a_certificates_age_is_that_of_the_request() {
         ),
     ] {
         let flight = credential(age_ms);
-        let verdict = Scene::default().client(0, syn(&offer(), &flight)).verdict();
+        let verdict = Scene::default().client(0, syn(&asap_option(), &flight)).verdict();
         assert_eq!(verdict.offered.unwrap().shown().unwrap().age_ms(), age_ms);
         assert_eq!(verdict.notes[0].to_string(), words);
     }
@@ -259,7 +262,7 @@ fn capture(option: &[u8], data: &[u8], acked: u32, reply: &[u8]) -> Told {
 #[test]
 fn a_first_flight_as_programs_read_it() {
     let reply = replied(Status::Accepted, TAG, Hint::Time(VALID_FROM + 64));
-    let told = capture(&offer(), &flight(), ALL, &reply);
+    let told = capture(&asap_option(), &flight(), ALL, &reply);
     let expected = json!({
         "start_unix_ms": 6000.0, "client": "10.9.0.1:2", "server": "10.9.0.2:80",
         "udp": {"client_port": 50_000, "server_port": 4433},
@@ -293,7 +296,7 @@ fn a_first_flight_as_programs_read_it() {
 }
 
 #[test]
-fn probes_and_odd_offers_as_programs_read_them() {
+fn probes_and_odd_options_as_programs_read_them() {
     let told = capture(&probe(), &[], 0, &[]);
     let expected = json!({
         "offered": "probe", "block_bytes": null, "certificate": null, "tag": null, "reply": null,
@@ -301,12 +304,12 @@ fn probes_and_odd_offers_as_programs_read_them() {
     });
     assert_eq!(told.column("asap"), [&expected]);
     let refusal = replied(Status::UnknownVerifier, OTHER, Hint::Trusts(VALID_FROM, VERIFIER));
-    let told = capture(&offer(), &flight(), 0, &refusal);
+    let told = capture(&asap_option(), &flight(), 0, &refusal);
     let asap = &told.records[0]["asap"];
     assert_eq!((&asap["tag_matches"], &asap["reply"]["tag"]), (&json!(false), &json!("0102")));
     assert_eq!(asap["reply"]["trusts"], "2bec5519");
     // The announced block is longer than the payload.
-    let long = OptionBytes::from(Offer::Block { long_reply: false, len: 300 });
+    let long = OptionBytes::from(AsapOption::Block { long_reply: false, len: 300 });
     let told = capture(long.as_slice(), &flight(), 0, &[]);
     let asap = &told.records[0]["asap"];
     assert_eq!((&asap["block_bytes"], &asap["certificate"]), (&json!(300), &Value::Null));

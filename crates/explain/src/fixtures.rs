@@ -3,7 +3,7 @@
 use super::conversation::{Conversation, Side};
 use super::verdict::{Verdict, judge};
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Hint, Offer, Reply, RequestCertificate, Status,
+    AsapOption, BLOCK_LEN, Block, CertificateBody, CertificateFlags, Hint, Reply, RequestCertificate, Status,
     VerifierId,
 };
 use firstflight_wire::icmp::{self, IcmpErrorKind};
@@ -350,12 +350,12 @@ pub(crate) fn credential(age_ms: i64) -> Vec<u8> {
 
 /// The ASAP option of a SYN that probes.
 pub(crate) fn probe() -> Vec<u8> {
-    OptionBytes::from(Offer::Probe { long_reply: true }).as_slice().to_vec()
+    OptionBytes::from(AsapOption::Probe { long_reply: true }).as_slice().to_vec()
 }
 
 /// The ASAP option of a SYN with a block.
-pub(crate) fn offer() -> Vec<u8> {
-    OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice().to_vec()
+pub(crate) fn asap_option() -> Vec<u8> {
+    OptionBytes::from(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 }).as_slice().to_vec()
 }
 
 /// The ASAP option of a SYN-ACK.

@@ -40,7 +40,7 @@ fn a_rst_or_icmp_error_and_a_plain_syn_after_it_are_a_refused_syn() {
         syn(&request(), &[]),
         syn(&cookie(&COOKIE), &[]),
         syn(&cookie(&COOKIE), DATA),
-        syn(&offer(), &block),
+        syn(&asap_option(), &block),
         syn(&probe(), &[]),
     ] {
         // Immediately, and after a while.
@@ -87,8 +87,8 @@ fn a_syn_that_is_too_big_and_a_smaller_one_are_a_narrow_path() {
     assert_eq!((reason(&smaller), smaller.acked_bytes), (Reason::PathTooSmall, Some(3)));
     // With a certificate: the smaller SYN has the block, and less data.
     let block = credential(1000);
-    let full = syn(&offer(), &[&block[..], DATA].concat());
-    let smaller = syn(&offer(), &block);
+    let full = syn(&asap_option(), &[&block[..], DATA].concat());
+    let smaller = syn(&asap_option(), &block);
     let accepted = replied(Status::Accepted, TAG, Hint::None);
     let verdict = followed(&full, too_big, 200, &smaller, &syn_ack(BLOCK, &accepted, &[]));
     assert_eq!(reason(&verdict), Reason::PathTooSmall);

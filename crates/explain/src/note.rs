@@ -31,7 +31,7 @@ pub enum Note {
     /// The SYN announces a credential block that cannot be read.
     UnreadableBlock,
     /// ASAP's option in the SYN is malformed, or of another version.
-    UnreadableOffer,
+    UnreadableOption,
     /// The SYN-ACK's reply to ASAP's option.
     Reply(Status),
     /// The SYN-ACK's reply is malformed, or of another version.
@@ -89,7 +89,7 @@ impl Note {
             Self::ProbeLost => "probe-lost",
             Self::Certificate(_) => "certificate",
             Self::UnreadableBlock => "unreadable-block",
-            Self::UnreadableOffer => "unreadable-offer",
+            Self::UnreadableOption => "unreadable-option",
             Self::Reply(_) => "asap-reply",
             Self::UnreadableReply => "unreadable-reply",
             Self::ReplyForAnother(_) => "reply-for-another-request",
@@ -144,7 +144,7 @@ impl fmt::Display for Note {
             ),
             Self::Certificate(shown) => certificate(shown, f),
             Self::UnreadableBlock => f.write_str("a credential block that cannot be read"),
-            Self::UnreadableOffer => {
+            Self::UnreadableOption => {
                 f.write_str("an ASAP option that cannot be read: malformed, or of another version")
             }
             Self::Reply(status) => write!(f, "reply {}: {status}", status.as_str()),

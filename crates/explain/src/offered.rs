@@ -1,6 +1,6 @@
 //! ASAP's option of a SYN and the credential block that it announces (`docs/spec/asap.md`, sections 2 and 3).
 
-use firstflight_wire::asap::{Block, CertificateFlags, Offer, Reply, Status, VerifierId};
+use firstflight_wire::asap::{AsapOption, Block, CertificateFlags, Reply, Status, VerifierId};
 use firstflight_wire::tcp::Segment;
 
 /// What a SYN offers.
@@ -59,12 +59,12 @@ impl Shown {
 }
 
 impl Offered {
-    /// The offer of a SYN; `None` without ASAP's option.
+    /// The option of a SYN; `None` without ASAP's option.
     pub(crate) fn of(segment: &Segment<'_>) -> Option<Self> {
-        Some(match Offer::parse(segment.options.asap()?) {
+        Some(match AsapOption::parse(segment.options.asap()?) {
             None => Self::Unreadable,
-            Some(Offer::Probe { .. }) => Self::Probe,
-            Some(Offer::Block { len, .. }) => {
+            Some(AsapOption::Probe { .. }) => Self::Probe,
+            Some(AsapOption::Block { len, .. }) => {
                 let bytes = segment.payload.get(..usize::from(len));
                 let block = bytes.and_then(|bytes| Block::parse(bytes).ok());
                 Self::Block(u32::from(len), block.as_ref().map(Shown::of))
@@ -89,7 +89,7 @@ impl Offered {
         }
     }
 
-    /// Whether the reply's tag belongs to this offer (section 2.2); `None` if the request's tag cannot be read.
+    /// Whether the reply's tag belongs to this option (section 2.2); `None` if the request's tag cannot be read.
     pub(crate) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         let tag = match self {
             Self::Probe => [0; 2],

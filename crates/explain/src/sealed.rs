@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_flight_behind_a_block_or_the_handshake_is_found() {
         let flight = [&credential(63_250), FLIGHT].concat();
-        let scene = Scene::default().client(0, syn(&offer(), &flight)).server(9, syn_ack(0, &[], &[]));
+        let scene = Scene::default().client(0, syn(&asap_option(), &flight)).server(9, syn_ack(0, &[], &[]));
         assert_eq!(scene.verdict().sealed.unwrap().key_id, 3);
         let later = Scene::default()
             .client(0, syn(&[], &[]))

@@ -67,7 +67,7 @@ impl Verdict {
         matches!(self.offered, Some(Offered::Probe))
     }
 
-    /// Whether the reply's tag belongs to the offer; `None` if there is no reply or no offer, or if this cannot be
+    /// Whether the reply's tag belongs to the option; `None` if there is no reply or no option, or if this cannot be
     /// determined.
     pub(crate) fn tag_matches(&self) -> Option<bool> {
         self.offered.as_ref()?.is_answered_by(self.reply.as_ref()?)
@@ -302,7 +302,7 @@ impl<'a> Case<'a> {
             Some(Offered::Probe) => notes.push(Note::Probe),
             Some(Offered::Block(_, Some(shown))) => notes.push(Note::Certificate(shown)),
             Some(Offered::Block(_, None)) => notes.push(Note::UnreadableBlock),
-            Some(Offered::Unreadable) => notes.push(Note::UnreadableOffer),
+            Some(Offered::Unreadable) => notes.push(Note::UnreadableOption),
         }
         if syn.has_lesser_copy() {
             notes.push(Note::WithAndWithout);

@@ -9,7 +9,7 @@ use firstflight_credential::{PendingLimit, Quarantine, ReplayGuard};
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Offer, RequestCertificate,
+    AsapOption, BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, RequestCertificate,
     RequestInput, certificate_input,
 };
 use firstflight_wire::tcp::{OptionBytes, OptionsBuf};
@@ -162,8 +162,8 @@ pub fn syn_with(
     block: &[u8],
     data: &[u8],
 ) -> Vec<u8> {
-    let offer = OptionBytes::from(Offer::Block { long_reply: true, len: block.len() as u16 });
-    let fits = options.raw(offer.as_slice());
+    let option = OptionBytes::from(AsapOption::Block { long_reply: true, len: block.len() as u16 });
+    let fits = options.raw(option.as_slice());
     debug_assert!(fits, "8 bytes of 40");
     spoof(from, to, isn, &mut options, &[block, data].concat())
 }

@@ -9,7 +9,7 @@ use firstflight_credential::pending::PendingLimit;
 use firstflight_credential::{Claim, FirstFlight, Flow, Offered, Presented, Quarantine, ReplayGuard};
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Offer, RequestCertificate,
+    AsapOption, BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, RequestCertificate,
 };
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -46,7 +46,10 @@ pub(super) fn syn(payload: &[u8]) -> FirstFlight<'_> {
         isn: SeqNum::new(7),
         presented: Presented::None,
         claim: Claim::None,
-        offered: Offered::Offer(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }, Encapsulation::Ip),
+        offered: Offered::AsapOption(
+            AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 },
+            Encapsulation::Ip,
+        ),
         payload,
         relayed: false,
         syn_cookie_pressure: false,

@@ -1,7 +1,7 @@
 //! What a client does with every answer to a block, packet by packet (`docs/spec/asap.md` §§6.5, 6.6).
 
 use crate::peer::{Got, PORT, Peer, Seg, seg};
-use crate::visitor::{AFTER, DATA, Visit, end, offer, once, outcome, reply_with, visit};
+use crate::visitor::{AFTER, DATA, Visit, asap_option, end, once, outcome, reply_with, visit};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::{CloseReason, StateName};
 use firstflight_wire::asap::Status;
@@ -50,7 +50,7 @@ fn a_block_goes_in_front_of_the_data() {
     for (_, flight) in [once(), replayable()] {
         let syn = flight.syn;
         assert_eq!(syn.flags, Flags::SYN);
-        assert_eq!(offer(&syn), Some(true));
+        assert_eq!(asap_option(&syn), Some(true));
         assert_eq!(syn.data.len() as u32, AFTER - 1);
         assert_eq!(&syn.data[196..], DATA);
         assert_eq!(syn.fast_open, None);
@@ -94,7 +94,7 @@ fn accepted_and_the_reply_absent_or_unreadable() {
             assert_eq!((p.stack.counters().first_flights_taken, counted), (1, 1));
             end(&mut p, flight.id);
             let next = visit(&mut p, |_| {});
-            assert_eq!((offer(&next.syn), next.syn.data.len()), (Some(false), 0), "asks again");
+            assert_eq!((asap_option(&next.syn), next.syn.data.len()), (Some(false), 0), "asks again");
         }
     }
 }
@@ -115,11 +115,11 @@ fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
     p.release(flight.id);
     // The next visit offers nothing to the server; later it is probed again.
     let next = visit(&mut p, |_| {});
-    assert_eq!(offer(&next.syn), None);
+    assert_eq!(asap_option(&next.syn), None);
     assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
     end(&mut p, next.id);
     p.pass(31_000);
-    assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(false));
+    assert_eq!(asap_option(&visit(&mut p, |_| {}).syn), Some(false));
 
     // Data that may run twice is sent from another port at once, after a plain SYN.
     let (mut p, flight) = replayable();
@@ -130,7 +130,7 @@ fn misbehaves(acked: u32, option: impl Fn(&Visit) -> Vec<u8>, wanted: Reason) {
     sent.sort_by_key(|got| got.flags.contains(Flags::SYN));
     let [rst, syn] = <[Got; 2]>::try_from(sent).unwrap();
     rst.is_rst().seq(acked);
-    assert_eq!(offer(&syn), None);
+    assert_eq!(asap_option(&syn), None);
     let syn = syn.is_syn().empty().no_fast_open();
     let port = p.local_port;
     assert_ne!(port, flight.port, "another port");
@@ -202,7 +202,7 @@ fn refused() {
                 let next = visit(&mut p, |_| {});
                 // A certificate for another address than the server sees is not shown to that server again.
                 let asks = matches!(status, Status::Disabled | Status::AddressMismatch);
-                assert_eq!(offer(&next.syn), Some(!asks), "{status:?}");
+                assert_eq!(asap_option(&next.syn), Some(!asks), "{status:?}");
             }
         }
     }
@@ -264,12 +264,12 @@ fn not_acknowledged_and_no_reply() {
             end(&mut p, flight.id);
             let next = visit(&mut p, |_| {});
             assert_eq!(outcome(&p, next.id), Outcome::Handshake(Reason::FailureMemory));
-            assert_eq!(offer(&next.syn), None);
+            assert_eq!(asap_option(&next.syn), None);
             end(&mut p, next.id);
             // Then the server is probed again.
             p.pass(61_000);
             let next = visit(&mut p, |_| {});
-            assert_eq!((offer(&next.syn), next.syn.data.len()), (Some(false), 0));
+            assert_eq!((asap_option(&next.syn), next.syn.data.len()), (Some(false), 0));
         }
     }
 }
@@ -285,7 +285,7 @@ fn acknowledged_outside() {
             p.send(syn_ack(acked).option(&flight.accepted()));
             p.expect().is_rst().seq(acked);
             if acked == 0 {
-                assert_eq!(offer(&p.expect().is_syn().empty()), None);
+                assert_eq!(asap_option(&p.expect().is_syn().empty()), None);
             }
             p.quiet();
             assert_eq!(p.state(flight.id), StateName::SynSent);
@@ -339,7 +339,7 @@ fn a_syn_that_crosses() {
         let (mut p, flight) = once();
         p.send(syn);
         let got = p.expect().syn_ack().ack(1).empty().no_fast_open();
-        assert_eq!(offer(&got), None);
+        assert_eq!(asap_option(&got), None);
         assert_eq!(crate::visitor::reply(&got), None);
         p.send(syn_ack(1).seq(0));
         assert_eq!(p.state(flight.id), StateName::Established);
@@ -357,14 +357,14 @@ fn a_syn_that_crosses() {
 fn a_lost_syn_is_sent_again_plain() {
     let (mut p, flight) = once();
     let again = p.sends_at(1_500, &[1000]).remove(0).is_syn().empty().no_fast_open();
-    assert_eq!((offer(&again), again.port, p.local_port), (None, PORT, flight.port));
+    assert_eq!((asap_option(&again), again.port, p.local_port), (None, PORT, flight.port));
     p.send(syn_ack(1));
     p.expect().is_ack().seq(1).ack(1).data(DATA);
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::SynTimedOut));
     end(&mut p, flight.id);
     // One is lost by chance. A plain SYN directly follows the next one.
     let next = visit(&mut p, |_| {});
-    assert_eq!(offer(&next.syn), Some(true));
+    assert_eq!(asap_option(&next.syn), Some(true));
     p.expect().is_syn().empty().no_fast_open();
     p.quiet();
 }
@@ -375,7 +375,7 @@ fn a_lost_syn_is_followed_by_one_from_another_port() {
     let (mut p, flight) = replayable();
     let sent = p.sends_at(2_500, &[1000, 2000]);
     for got in sent {
-        assert_eq!(offer(&got), None);
+        assert_eq!(asap_option(&got), None);
         got.is_syn().empty().no_fast_open();
     }
     assert_ne!(p.local_port, flight.port);
@@ -407,7 +407,7 @@ fn a_late_answer_to_the_first_syn() {
     p.expect().is_ack().seq(1).data(DATA);
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::Expired));
     end(&mut p, flight.id);
-    assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(true));
+    assert_eq!(asap_option(&visit(&mut p, |_| {}).syn), Some(true));
 }
 
 /// A retransmitted SYN-ACK is acknowledged, and changes nothing.

@@ -7,7 +7,7 @@ use crate::peer::{Got, Seg, seg};
 use firstflight_credential::asap::{AsapPolicy, Identity};
 use firstflight_credential::{Outcome, PendingLimit};
 use firstflight_stack::{EncapsulationConfig, ResponsePolicy, StateName};
-use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Hint, Offer, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Encapsulation, Hint, Status};
 use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
@@ -218,8 +218,8 @@ fn they_do_not_use_up_the_budget_of_others() {
     s.p.flow(41_000, 77);
     let now = Instant::ZERO + Duration::from_secs(60);
     let block = client().request(Encapsulation::Udp, &identity(), DATA, [6; 8], now);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
-    let option = OptionBytes::from(offer).as_slice().to_vec();
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = OptionBytes::from(option).as_slice().to_vec();
     s.asks(syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })).ack(AFTER);
 }
 

@@ -10,7 +10,7 @@ use firstflight_stack::{
     Config, ConnId, EncapsulationConfig, ListenConfig, ResponsePolicy, StateName, Trace,
 };
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Encapsulation, Reply, Status};
 use firstflight_wire::encapsulation::{Carried, FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Packet;
@@ -54,8 +54,8 @@ fn server() -> Server {
 fn flight(by: u8, id: u8) -> Seg {
     let certificate: ClientCertificate = certificate(by, 2, crate::flights::CLIENT.parse().unwrap());
     let block = certificate.request(Encapsulation::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
-    let option = OptionBytes::from(offer).as_slice().to_vec();
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = OptionBytes::from(option).as_slice().to_vec();
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
 }
 

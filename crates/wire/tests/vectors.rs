@@ -6,8 +6,8 @@ use data_encoding::HEXLOWER;
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{Challenge, Message, Request, Token, VantageId};
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Hint, Offer, Reply, RequestInput,
-    ServiceParam, VerifiersParam, certificate_input, identity_input,
+    AsapOption, BLOCK_LEN, Block, CertificateBody, CertificateFlags, Encapsulation, Hint, Reply,
+    RequestInput, ServiceParam, VerifiersParam, certificate_input, identity_input,
 };
 use firstflight_wire::encapsulation::{self, Carried, Control};
 use firstflight_wire::tcp::{OptionBytes, Options};
@@ -96,8 +96,8 @@ fn first_flights() {
         };
         assert_eq!(HEXLOWER.encode(&input.to_bytes()), HEXLOWER.encode(&expected));
 
-        let offer = Offer::Block { long_reply: false, len: block.len() as u16 };
-        assert_eq!(HEXLOWER.encode(OptionBytes::from(offer).as_slice()), text(vector, "option"));
+        let option = AsapOption::Block { long_reply: false, len: block.len() as u16 };
+        assert_eq!(HEXLOWER.encode(OptionBytes::from(option).as_slice()), text(vector, "option"));
     });
 }
 
@@ -122,8 +122,8 @@ fn options() {
         let whole = bytes(vector, "option");
         let data = Options::parse(&whole, true).asap().expect("the option was not found");
         let (read, again) = if vector["on"] == "syn" {
-            let offer = Offer::parse(data);
-            (offer.map(|offer| offer_fields(&offer)), offer.map(OptionBytes::from))
+            let option = AsapOption::parse(data);
+            (option.map(|option| offer_fields(&option)), option.map(OptionBytes::from))
         } else {
             let reply = Reply::parse(data);
             (reply.map(|reply| reply_fields(&reply)), reply.map(OptionBytes::from))
@@ -135,12 +135,12 @@ fn options() {
     });
 }
 
-fn offer_fields(offer: &Offer) -> Value {
-    let (form, len) = match offer {
-        Offer::Probe { .. } => ("probe", 0),
-        Offer::Block { len, .. } => ("block", *len),
+fn offer_fields(option: &AsapOption) -> Value {
+    let (form, len) = match option {
+        AsapOption::Probe { .. } => ("probe", 0),
+        AsapOption::Block { len, .. } => ("block", *len),
     };
-    json!({ "form": form, "long_reply": offer.long_reply(), "block_len": len })
+    json!({ "form": form, "long_reply": option.long_reply(), "block_len": len })
 }
 
 fn reply_fields(reply: &Reply) -> Value {

@@ -7,7 +7,7 @@ use super::server::{Guards, HEAD, OUTER};
 use super::world::{Arrival, Looked, World, keep};
 use super::{Action, Altered, PORT, Visit};
 use firstflight_wire::SeqNum;
-use firstflight_wire::asap::{BLOCK_LEN, Offer};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN};
 use firstflight_wire::tcp::{OptionBytes, OptionsBuf};
 use rand_chacha::rand_core::Rng;
 use std::net::{IpAddr, SocketAddr};
@@ -128,8 +128,8 @@ impl World {
         let flow =
             Flow { server, client: SocketAddr::new(client.address, 20_000 + u16::from(port)), outer: None };
         let mut options = OptionsBuf::new();
-        let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
-        options.raw(OptionBytes::from(offer).as_slice());
+        let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
+        options.raw(OptionBytes::from(option).as_slice());
         let payload = [&block[..], &looked.data].concat();
         let isn = SeqNum::new(self.random.next_u32());
         let packet = syn(&flow, PORT, OUTER, isn, &mut options, &payload).expect("a SYN");

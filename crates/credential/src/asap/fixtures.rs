@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateFlags, Encapsulation, Offer, RequestCertificate, RequestInput,
+    AsapOption, BLOCK_LEN, Block, CertificateFlags, Encapsulation, RequestCertificate, RequestInput,
 };
 use firstflight_wire::{Clock, Instant, SeqNum};
 use sha2::{Digest, Sha256};
@@ -105,14 +105,14 @@ impl Flight {
 
     /// The SYN with this payload, from the client's address.
     pub(super) fn syn<'a>(&self, payload: &'a [u8]) -> FirstFlight<'a> {
-        let offer = Offer::Block { long_reply: true, len: (BLOCK_LEN + self.padding) as u16 };
+        let option = AsapOption::Block { long_reply: true, len: (BLOCK_LEN + self.padding) as u16 };
         FirstFlight {
             flow: Flow { client: self.address, server: [10, 0, 0, 1].into() },
             ports: (40_000, 80),
             isn: SeqNum::new(7),
             presented: Presented::None,
             claim: Claim::None,
-            offered: Offered::Offer(offer, Encapsulation::Ip),
+            offered: Offered::AsapOption(option, Encapsulation::Ip),
             payload,
             relayed: false,
             syn_cookie_pressure: false,

@@ -21,7 +21,9 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Clock;
-use firstflight_wire::asap::{Block, Encapsulation, Hint, Offer, RequestInput, Status, certificate_input};
+use firstflight_wire::asap::{
+    AsapOption, Block, Encapsulation, Hint, RequestInput, Status, certificate_input,
+};
 use sha2::{Digest, Sha256};
 
 /// Limits of first flights that fronts hand over (`docs/spec/dns-path.md` §9): the age of the
@@ -302,7 +304,7 @@ impl AsapPolicy {
 
     /// The id and the stamp of a request that could be accepted, whatever its signatures are.
     fn names(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<(ReplayId, u64)> {
-        let Offered::Offer(Offer::Block { len, .. }, _) = first.offered else { return None };
+        let Offered::AsapOption(AsapOption::Block { len, .. }, _) = first.offered else { return None };
         let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
         self.trusts(&block, first, clock).ok()?;
         let replay = self.replay_id(&block, self.identity(&block)?, first);

@@ -36,8 +36,8 @@ fn it_stands_for_a_syn_of_the_encapsulation() {
     assert_eq!((syn.seq, syn.window, syn.flags), (info.isn, info.window, Flags::SYN));
     assert_eq!((syn.options.mss, syn.options.window_scale), (Some(info.mss), Some(7)));
     assert!(syn.options.sack_permitted && syn.options.timestamps.is_none());
-    let offer = syn.options.asap().and_then(Offer::parse);
-    assert_eq!(offer, Some(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }));
+    let option = syn.options.asap().and_then(AsapOption::parse);
+    assert_eq!(option, Some(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 }));
     let (block, data) = syn.payload.split_at(BLOCK_LEN);
     assert_eq!((Block::parse(block), data), (Ok(info.block), info.data));
     let client = SocketAddr::new(info.address, info.outer_port.get());

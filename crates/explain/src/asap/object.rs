@@ -3,7 +3,7 @@
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::message::{MESSAGE_MAGIC, Message};
 use firstflight_wire::asap::{
-    BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, EXID, Offer, Reply, ServiceParam,
+    AsapOption, BLOCK_LEN, BLOCK_MAGIC, Block, CERTIFICATE_LEN, CertificateBody, EXID, Reply, ServiceParam,
     VER_ALG,
 };
 
@@ -12,7 +12,7 @@ use firstflight_wire::asap::{
 #[non_exhaustive]
 pub enum Object<'a> {
     /// The option of a SYN (section 2.1).
-    Offer(Offer),
+    AsapOption(AsapOption),
     /// The option of a SYN-ACK (section 2.2).
     Reply(Reply),
     /// A credential block (section 3).
@@ -90,16 +90,16 @@ impl<'a> Object<'a> {
         if len != data.len() + 4 {
             return Err(NotAnObject::Option);
         }
-        let offer = Offer::parse(data).map(Self::Offer);
-        offer.or_else(|| Reply::parse(data).map(Self::Reply)).ok_or(NotAnObject::Option)
+        let option = AsapOption::parse(data).map(Self::AsapOption);
+        option.or_else(|| Reply::parse(data).map(Self::Reply)).ok_or(NotAnObject::Option)
     }
 
     /// A label in kebab-case.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Offer(Offer::Probe { .. }) => "probe-option",
-            Self::Offer(Offer::Block { .. }) => "block-option",
+            Self::AsapOption(AsapOption::Probe { .. }) => "probe-option",
+            Self::AsapOption(AsapOption::Block { .. }) => "block-option",
             Self::Reply(_) => "reply-option",
             Self::Block(_) => "credential-block",
             Self::Certificate(_) => "certificate-body",

@@ -6,7 +6,7 @@ use crate::time::rfc3339;
 use data_encoding::HEXLOWER;
 use firstflight_wire::asap::message::{Challenge, Message, Request};
 use firstflight_wire::asap::{
-    BLOCK_LEN, Block, CertificateBody, Hint, Offer, Reply, ServiceParam, UdpService, VerifierId,
+    AsapOption, BLOCK_LEN, Block, CertificateBody, Hint, Reply, ServiceParam, UdpService, VerifierId,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -17,7 +17,7 @@ impl Object<'_> {
     pub fn words(&self, len: usize) -> String {
         let mut words = Words(String::new());
         match self {
-            Self::Offer(offer) => offer_words(offer, &mut words),
+            Self::AsapOption(option) => option_words(option, &mut words),
             Self::Reply(reply) => reply_words(reply, &mut words),
             Self::Block(block) => block_words(block, len, &mut words),
             Self::Certificate(body) => {
@@ -34,9 +34,11 @@ impl Object<'_> {
     #[must_use]
     pub fn record(&self, len: usize) -> Value {
         match self {
-            Self::Offer(offer) => match offer {
-                Offer::Probe { long_reply } => json!({ "long_reply": long_reply }),
-                Offer::Block { long_reply, len } => json!({ "long_reply": long_reply, "block_len": len }),
+            Self::AsapOption(option) => match option {
+                AsapOption::Probe { long_reply } => json!({ "long_reply": long_reply }),
+                AsapOption::Block { long_reply, len } => {
+                    json!({ "long_reply": long_reply, "block_len": len })
+                }
             },
             Self::Reply(reply) => json!(record::Reply::from(reply)),
             Self::Block(block) => json!({
@@ -67,10 +69,10 @@ impl Words {
     }
 }
 
-fn offer_words(offer: &Offer, words: &mut Words) {
-    match offer {
-        Offer::Probe { .. } => words.title("TCP option of a SYN: asks whether the server speaks ASAP"),
-        Offer::Block { len, .. } => {
+fn option_words(option: &AsapOption, words: &mut Words) {
+    match option {
+        AsapOption::Probe { .. } => words.title("TCP option of a SYN: asks whether the server speaks ASAP"),
+        AsapOption::Block { len, .. } => {
             words.title("TCP option of a SYN: the payload begins with a credential block");
             words.line(
                 "block",
@@ -78,7 +80,7 @@ fn offer_words(offer: &Offer, words: &mut Words) {
             );
         }
     }
-    words.line("reply", if offer.long_reply() { "16 bytes are welcome" } else { "8 bytes" });
+    words.line("reply", if option.long_reply() { "16 bytes are welcome" } else { "8 bytes" });
 }
 
 fn reply_words(reply: &Reply, words: &mut Words) {

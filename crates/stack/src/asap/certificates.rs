@@ -19,7 +19,7 @@ use firstflight_credential::asap::{self, AcceptedBlock, BATCH, BeforeAck, Candid
 use firstflight_credential::{Decision, Offered};
 use firstflight_tcp::{ChildPlan, CloseReason};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Block, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Block, Hint, Reply, Status};
 use firstflight_wire::encapsulation::FOLLOWER_BYTES;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use rand_core::CryptoRng;
@@ -141,7 +141,7 @@ impl Server {
     ) {
         let Certificate { candidate, returned } = certificate;
         plan.pre_ack_budget = budget.bytes(times(candidate.before_ack()));
-        if let Offered::Offer(Offer::Block { len, .. }, _) = syn.offered() {
+        if let Offered::AsapOption(AsapOption::Block { len, .. }, _) = syn.offered() {
             plan.skip = u32::from(len);
         }
         plan.retries = if returned.is_some() { RELAYED_RETRIES } else { CERTIFIED_RETRIES };

@@ -9,14 +9,14 @@
 
 use crate::addresses::possible_source;
 use crate::asap::in_lookup::{Expected, InLookup};
-use crate::asap::offer;
+use crate::asap::option;
 use crate::client::Client;
 use crate::client::connect::ConnectError;
 use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Fallback, Owner, PendingConnect, SentOffer, Side};
+use crate::flows::slot::{Beginning, Fallback, Owner, PendingConnect, SentAsapOption, Side};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,7 +26,7 @@ use firstflight_credential::Outcome;
 use firstflight_credential::asap::ReplyKey;
 use firstflight_tcp::{CloseReason, StateName, SynPlan};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Encapsulation, Hint, Reply, Status};
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
 
 /// A connect carried in a lookup, and its SYN for the lookup to carry.
@@ -152,7 +152,11 @@ impl Client {
             bare: false,
             cookie: None,
             cookie_age: None,
-            offer: Some(SentOffer { identity: identity.clone(), tag: Ok([a, b]), distrusted: None }),
+            asap_option: Some(SentAsapOption {
+                identity: identity.clone(),
+                tag: Ok([a, b]),
+                distrusted: None,
+            }),
             certified_for: Some(certified.certificate.address()),
             // Only data that may run twice travels inside lookups.
             at_most_once: false,
@@ -163,10 +167,10 @@ impl Client {
             fallback: Fallback::default(),
         };
         let plan = SynPlan {
-            options: OptionBytes::from(Offer::Block { long_reply: true, len: BLOCK_LEN as u16 }),
+            options: OptionBytes::from(AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 }),
             preamble: block.to_bytes().to_vec(),
             data_limit: carried.len() as u32,
-            follow: offer::follow(config, &key, None),
+            follow: option::follow(config, &key, None),
             elsewhere: true,
             ..SynPlan::default()
         };
@@ -299,7 +303,7 @@ impl Client {
         let slot = flows.table.slots.get(in_lookup.index)?;
         let report = slot.conn.syn_ack_report(segment).filter(|report| report.acked == report.carried)?;
         let reply = segment.options.asap().and_then(Reply::parse)?;
-        let tag = slot.pending.as_ref()?.offer.as_ref()?.tag.ok()?;
+        let tag = slot.pending.as_ref()?.asap_option.as_ref()?.tag.ok()?;
         if report.carried == 0 || reply.status != Status::Accepted || reply.tag != tag {
             return None;
         }

@@ -4,7 +4,7 @@ pub(crate) mod certificates;
 pub(crate) mod in_lookup;
 mod listeners;
 pub(crate) mod lookup;
-pub(crate) mod offer;
+pub(crate) mod option;
 mod parking;
 pub(crate) mod relayed;
 mod reply;

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use firstflight_credential::asap::{Candidate, Refused, reason};
 use firstflight_credential::{JobRequest, Reason, Work};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{Offer, Status};
+use firstflight_wire::asap::{AsapOption, Status};
 use firstflight_wire::tcp::Segment;
 
 impl Parked {
@@ -96,17 +96,17 @@ impl ParkingLot {
     #[must_use]
     pub(crate) fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
         let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
-        let offer = |segment: &Segment<'_>| segment.options.asap().map(Offer::parse);
-        let most = match offer(syn) {
+        let option = |segment: &Segment<'_>| segment.options.asap().map(AsapOption::parse);
+        let most = match option(syn) {
             // Data behind the block that was changed on the path does not make it another credential.
-            Some(Some(Offer::Block { len, .. })) => usize::from(len),
+            Some(Some(AsapOption::Block { len, .. })) => usize::from(len),
             _ => usize::MAX,
         };
         parked.is_some_and(|parked| {
             let [one, two] =
                 [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
             one == two
-                && offer(&parked) == offer(syn)
+                && option(&parked) == option(syn)
                 && parked.options.fast_open() == syn.options.fast_open()
         })
     }

@@ -8,7 +8,7 @@ use crate::server::syn::Syn;
 use core::hint::cold_path;
 use firstflight_credential::Offered;
 use firstflight_credential::asap::Refused;
-use firstflight_wire::asap::{Encapsulation, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, Encapsulation, Hint, Reply, Status};
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::OptionBytes;
 
@@ -63,21 +63,21 @@ impl Server {
     ) {
         let nothing = refused.is_none() && syn.segment.options.asap().is_none();
         if !likely(nothing)
-            && let Some(reply) = self.reply_to_offer(syn, refused, granted)
+            && let Some(reply) = self.reply_to_option(syn, refused, granted)
         {
             *options = OptionBytes::from(reply);
         }
     }
 
-    fn reply_to_offer(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
+    fn reply_to_option(&self, syn: &Syn<'_>, refused: Option<Refused>, granted: bool) -> Option<Reply> {
         let offered = syn.offered();
         if let Some(refused) = refused {
-            let long = matches!(offered, Offered::Offer(offer, _) if offer.long_reply());
+            let long = matches!(offered, Offered::AsapOption(option, _) if option.long_reply());
             // A granted cookie has priority over a hint.
             return Some(refused.reply(long && !granted));
         }
         let capable = self.listeners.at(syn.listener).is_some_and(|l| l.config.asap.is_some());
-        let asked = matches!(offered, Offered::Offer(Offer::Probe { .. }, _)) && capable;
+        let asked = matches!(offered, Offered::AsapOption(AsapOption::Probe { .. }, _)) && capable;
         asked.then_some(Reply { status: Status::Capable, tag: [0; 2], hint: Hint::None })
     }
 }

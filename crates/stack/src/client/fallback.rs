@@ -25,7 +25,7 @@ use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Eager, Owner, SentOffer, Side};
+use crate::flows::slot::{Beginning, Eager, Owner, SentAsapOption, Side};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -333,8 +333,8 @@ impl Client {
         core::mem::swap(&mut to.key, &mut from.key);
         core::mem::swap(&mut to.hash, &mut from.hash);
         let hashes = (to.hash, from.hash);
-        let reason = match &pending.offer {
-            Some(SentOffer { distrusted: Some(reason), .. }) => *reason,
+        let reason = match &pending.asap_option {
+            Some(SentAsapOption { distrusted: Some(reason), .. }) => *reason,
             // The block was refused, so the server took nothing. The data that was sent in its place did not
             // arrive.
             Some(sent) if was_open && sent.tag.is_ok() && !to.outcome.is_accepted() => {

@@ -6,13 +6,13 @@ pub(crate) mod ports;
 pub(crate) mod visit;
 
 use crate::asap::in_lookup::InLookup;
-use crate::asap::offer;
+use crate::asap::option;
 use crate::client::ports::PortSelector;
 use crate::config::{Certified, Config, ConnectConfig};
 use crate::env::Env;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Fallback, PendingConnect, SentOffer, Shown, Slot};
+use crate::flows::slot::{Fallback, PendingConnect, SentAsapOption, Shown, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -150,7 +150,7 @@ impl Client {
             // `prospect` has taken a cookie for one use out of the store. This puts it back.
             self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
         }
-        pending.offer = None;
+        pending.asap_option = None;
         let cookie = pending.cookie.as_ref();
         let tcp = config.tcp.as_ref().unwrap_or(&flows.env.tcp);
         // The store says the usual timeout of a server whose round-trip time it does not know.
@@ -170,12 +170,12 @@ impl Client {
             // The signature covers exactly the data that rides: no more than the connection takes at once.
             let buffer = config.tcp.as_ref().unwrap_or(&flows.env.tcp).most_to_send();
             let room = (limit.saturating_sub(BLOCK_LEN as u32)).min(buffer) as usize;
-            let riding = offer::riding(certified, withheld, room, data);
-            let offering = offer::offer(certified, key.encapsulation(), riding, &mut flows.env.random);
-            plan.options = offering.option;
-            plan.preamble = offering.block;
-            plan.data_limit = offering.data as u32;
-            pending.offer = Some(offering.sent);
+            let riding = option::riding(certified, withheld, room, data);
+            let asap = option::asap_option(certified, key.encapsulation(), riding, &mut flows.env.random);
+            plan.options = asap.option;
+            plan.preamble = asap.block;
+            plan.data_limit = asap.data as u32;
+            pending.asap_option = Some(asap.sent);
             pending.certified_for = Some(address);
         }
         let bare = config.fast_open && config.no_cookie;
@@ -198,13 +198,13 @@ impl Client {
         // The server's replay guard detects a copy of a block, even if the copy comes from another port.
         plan.repeats = u8::from(key.is_carried() && !config.replay_safe && !plan.preamble.is_empty());
         pending.plain = if bare || cookie.is_some() {
-            offer::why_plain(config.held_back, plan.data_limit as usize, data)
+            option::why_plain(config.held_back, plan.data_limit as usize, data)
         } else {
             // A cookie may be known, but is not sent because the server refused the last ones.
             (known.permission == Permission::Request).then_some(Reason::FailureMemory)
         };
-        if cookie.is_some() || pending.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
-            plan.follow = offer::follow(config, key, mss);
+        if cookie.is_some() || pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+            plan.follow = option::follow(config, key, mss);
         }
         // Fill in place to avoid a copy.
         pending.network = network;
@@ -260,7 +260,7 @@ impl Client {
             return self.refuse_second_time(flows, index, now);
         }
         let Some(pending) = &mut slot.pending else { return Disposition::Processed };
-        let offered = pending.offer.as_ref().map(|sent| offer::read(sent, &report, segment));
+        let offered = pending.asap_option.as_ref().map(|sent| option::read(sent, &report, segment));
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(flows, index, answer, segment, now);
         }
@@ -285,7 +285,7 @@ impl Client {
             None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
         };
         slot.outcome = outcome;
-        slot.shown = match pending.offer.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        slot.shown = match pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
             true if outcome == Outcome::Accepted && is_proved(segment) => Shown::ByFront,
             true => Shown::Certificate,
             false => Shown::Nothing,
@@ -322,7 +322,7 @@ impl Client {
             self.credentials.note_mismatch(network, server, address, now);
         }
         if let Some(capable) = offered.and_then(|answer| answer.capable)
-            && let Some(sent) = pending.offer.clone()
+            && let Some(sent) = pending.asap_option.clone()
         {
             self.note_asap(network, server, &sent, capable, now);
         }
@@ -370,7 +370,7 @@ impl Client {
         &mut self,
         network: NetworkId,
         server: IpAddr,
-        sent: &SentOffer,
+        sent: &SentAsapOption,
         capable: bool,
         now: Instant,
     ) {
@@ -389,7 +389,7 @@ impl Client {
         &mut self,
         flows: &mut Flows,
         index: u32,
-        answer: offer::Answer,
+        answer: option::Answer,
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
@@ -397,7 +397,7 @@ impl Client {
         let server = slot.key.remote_ip();
         let Some(pending) = &mut slot.pending else { return Disposition::Reset };
         let network = pending.network;
-        let Some(sent) = &mut pending.offer else { return Disposition::Reset };
+        let Some(sent) = &mut pending.asap_option else { return Disposition::Reset };
         let again = sent.distrusted.is_some();
         sent.distrusted = sent.distrusted.or(answer.outcome.reason());
         let sent = sent.clone();

@@ -136,9 +136,9 @@ pub(crate) struct PendingConnect {
     pub cookie: Option<StoredCookie>,
     /// Age of that cookie.
     pub cookie_age: Option<Duration>,
-    /// The offer of a certificate that was sent.
-    pub offer: Option<SentOffer>,
-    /// The address that the certificate of that offer was issued for.
+    /// The ASAP option that was sent.
+    pub asap_option: Option<SentAsapOption>,
+    /// The address that the certificate of that option was issued for.
     pub certified_for: Option<IpAddr>,
     /// The data must not be executed twice.
     pub at_most_once: bool,
@@ -193,7 +193,7 @@ pub(crate) struct Fallback {
 
 /// What a client's SYN offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SentOffer {
+pub(crate) struct SentAsapOption {
     /// The server's identity.
     pub identity: Identity,
     /// First two bytes of the request's id; for a probe, why no block was sent.

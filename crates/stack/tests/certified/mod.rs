@@ -7,7 +7,7 @@ use firstflight_credential::asap::{
 use firstflight_credential::{GuardKey, PendingLimit, Quarantine, ReplayTable, Window};
 use firstflight_stack::Certified;
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, CertificateFlags, Encapsulation, Offer};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, CertificateFlags, Encapsulation};
 use firstflight_wire::tcp::OptionBytes;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -70,9 +70,9 @@ pub(crate) fn request_to(
 ) -> Request {
     let now = Instant::ZERO + Duration::from_millis(ms);
     let block = certificate.request(Encapsulation::Ip, to, data, [id; 8], now);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
     Request {
-        option: OptionBytes::from(offer).as_slice().to_vec(),
+        option: OptionBytes::from(option).as_slice().to_vec(),
         payload: [&block.to_bytes()[..], data].concat(),
     }
 }

@@ -8,7 +8,7 @@ use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, Identity, ReplyKey};
 use firstflight_stack::{EncapsulationConfig, ListenConfig, RelayedFlight};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Encapsulation, Reply};
 use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
@@ -58,9 +58,9 @@ pub(crate) fn server() -> Server {
 pub(crate) fn by_front(certificate: &ClientCertificate, to: &Identity, id: u8, ms: u64) -> Request {
     let now = Instant::ZERO + Duration::from_millis(ms);
     let block = certificate.request_by_front(to, DATA, [id; 8], now);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
     Request {
-        option: OptionBytes::from(offer).as_slice().to_vec(),
+        option: OptionBytes::from(option).as_slice().to_vec(),
         payload: [&block.to_bytes()[..], DATA].concat(),
     }
 }
@@ -72,8 +72,8 @@ pub(crate) fn relayed(id: u8) -> Seg {
 /// The same request, sent directly.
 pub(crate) fn direct(id: u8) -> Seg {
     let block = client().request(Encapsulation::Udp, &identity(), DATA, [id; 8], Instant::ZERO);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
-    let option = OptionBytes::from(offer).as_slice().to_vec();
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = OptionBytes::from(option).as_slice().to_vec();
     syn(&Request { option, payload: [&block.to_bytes()[..], DATA].concat() })
 }
 

@@ -6,7 +6,7 @@ use crate::peer::{Got, PORT, Peer};
 use firstflight_credential::Outcome;
 use firstflight_stack::{ConnId, ConnectConfig};
 use firstflight_wire::Instant;
-use firstflight_wire::asap::{BLOCK_LEN, Hint, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Hint, Reply, Status};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 use std::time::Duration;
@@ -71,16 +71,16 @@ pub(crate) fn reply_with(status: Status, tag: [u8; 2]) -> Vec<u8> {
 
 /// Whether a segment offers a block; `None`: it offers nothing.
 #[track_caller]
-pub(crate) fn offer(got: &Got) -> Option<bool> {
+pub(crate) fn asap_option(got: &Got) -> Option<bool> {
     let ip = Packet::parse(&got.packet).unwrap();
     let segment = Segment::parse(ip.payload).unwrap();
-    let offer = Offer::parse(segment.options.asap()?).expect("an offer that nobody can read");
-    if let Offer::Block { len, .. } = offer {
+    let option = AsapOption::parse(segment.options.asap()?).expect("an option that nobody can read");
+    if let AsapOption::Block { len, .. } = option {
         assert_eq!(usize::from(len), BLOCK_LEN);
     } else {
         assert!(got.data.is_empty(), "a probe with a payload");
     }
-    Some(matches!(offer, Offer::Block { .. }))
+    Some(matches!(option, AsapOption::Block { .. }))
 }
 
 /// The reply in a SYN-ACK.

@@ -244,7 +244,7 @@ pub(super) fn peer_misbehaved() -> Outcome {
 /// A connect that only probes the server.
 fn asked(tune: impl FnOnce(&mut ConnectConfig)) -> Outcome {
     let (mut p, flight) = with_certificate(tune);
-    assert_eq!(visitor::offer(&flight.syn), Some(false));
+    assert_eq!(visitor::asap_option(&flight.syn), Some(false));
     p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
     outcome(&p, flight.id)
 }

@@ -244,8 +244,8 @@ fn malformed() -> Outcome {
 
 /// The client only probes whether the server understands.
 fn probed() -> Outcome {
-    use firstflight_wire::asap::Offer;
+    use firstflight_wire::asap::AsapOption;
     use firstflight_wire::tcp::OptionBytes;
-    let probe = OptionBytes::from(Offer::Probe { long_reply: true });
+    let probe = OptionBytes::from(AsapOption::Probe { long_reply: true });
     refuses(server(), seg().syn().mss(1460).option(probe.as_slice()))
 }

@@ -19,7 +19,7 @@ mod tests;
 pub use block::{Block, CertificateBody, CertificateFlags, RequestCertificate, VerifierId};
 pub use input::{Encapsulation, RequestInput, certificate_input, context, identity_input, mapped};
 pub use name::Name;
-pub use option::{Hint, Offer, Reply, Status};
+pub use option::{AsapOption, Hint, Reply, Status};
 pub use service::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone, ZoneText};
 pub use verifiers::{SitePoint, SitePoints, SiteVerifier, VerifiersParam};
 

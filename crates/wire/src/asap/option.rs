@@ -16,7 +16,7 @@ const LONG_REPLY_WELCOME: u8 = 1;
 
 /// The option of a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Offer {
+pub enum AsapOption {
     /// Asks whether the server understands ASAP; it contains no credential.
     Probe {
         /// The answer may take 16 bytes instead of 8.
@@ -31,7 +31,7 @@ pub enum Offer {
     },
 }
 
-impl Offer {
+impl AsapOption {
     /// Reads what follows the experiment identifier; `None` if it is of another version or malformed. Even
     /// then, a payload behind such an option must not be delivered, because it may contain a credential.
     #[must_use]
@@ -58,21 +58,21 @@ impl Offer {
     }
 }
 
-impl From<Offer> for OptionBytes {
+impl From<AsapOption> for OptionBytes {
     /// The whole option, 8 bytes.
-    fn from(offer: Offer) -> Self {
-        let (form, len) = match offer {
-            Offer::Probe { .. } => (PROBE, 0),
-            Offer::Block { len, .. } => (BLOCK, len),
+    fn from(option: AsapOption) -> Self {
+        let (form, len) = match option {
+            AsapOption::Probe { .. } => (PROBE, 0),
+            AsapOption::Block { len, .. } => (BLOCK, len),
         };
-        let flags = if offer.long_reply() { LONG_REPLY_WELCOME } else { 0 };
+        let flags = if option.long_reply() { LONG_REPLY_WELCOME } else { 0 };
         let ([x, y], [high, low]) = (EXID.to_be_bytes(), len.to_be_bytes());
         Self::new(&[KIND, 8, x, y, (VERSION << 4) | form, flags, high, low]).unwrap_or_default()
     }
 }
 
 numbered! {
-    /// A server's answer to an [`Offer`]. A hint may guide the client; it never authorises anything.
+    /// A server's answer to an [`AsapOption`]. A hint may guide the client; it never authorises anything.
     #[non_exhaustive]
     pub enum Status {
         Capable = 0 "capable" "the server understands ASAP"
@@ -115,7 +115,7 @@ pub enum Hint {
 /// The option of a SYN-ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// The result for the offer.
+    /// The result for the option.
     pub status: Status,
     /// First two bytes of the request's id; zero for a probe.
     pub tag: [u8; 2],

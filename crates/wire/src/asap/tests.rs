@@ -76,8 +76,8 @@ fn the_vectors_request_input() {
 
 #[test]
 fn the_vectors_option() {
-    let offer = Offer::Block { long_reply: false, len: 196 };
-    assert_eq!(OptionBytes::from(offer).as_slice(), hex("fd08fa57110000c4"));
+    let option = AsapOption::Block { long_reply: false, len: 196 };
+    assert_eq!(OptionBytes::from(option).as_slice(), hex("fd08fa57110000c4"));
 }
 
 /// Any change of the magic number, the version, a reserved bit or the padding makes the block malformed.
@@ -113,10 +113,13 @@ fn offers_of_other_forms_are_none() {
         &[0x11, 0, 0, 195],
         &[0x12, 0, 0, 0],
     ] {
-        assert_eq!(Offer::parse(data), None, "{data:?}");
+        assert_eq!(AsapOption::parse(data), None, "{data:?}");
     }
-    assert_eq!(Offer::parse(&[0x10, 1, 0, 0]), Some(Offer::Probe { long_reply: true }));
-    assert_eq!(Offer::parse(&[0x11, 0, 0, 196]), Some(Offer::Block { long_reply: false, len: 196 }));
+    assert_eq!(AsapOption::parse(&[0x10, 1, 0, 0]), Some(AsapOption::Probe { long_reply: true }));
+    assert_eq!(
+        AsapOption::parse(&[0x11, 0, 0, 196]),
+        Some(AsapOption::Block { long_reply: false, len: 196 })
+    );
 }
 
 #[test]
@@ -169,15 +172,15 @@ proptest! {
 
     #[test]
     fn an_offer_comes_back(long_reply: bool, len in 196u16.., probe: bool) {
-        let offer = if probe { Offer::Probe { long_reply } } else { Offer::Block { long_reply, len } };
-        let bytes = OptionBytes::from(offer);
+        let option = if probe { AsapOption::Probe { long_reply } } else { AsapOption::Block { long_reply, len } };
+        let bytes = OptionBytes::from(option);
         prop_assert_eq!(bytes.len(), 8);
-        prop_assert_eq!(Offer::parse(&found(&bytes)), Some(offer));
+        prop_assert_eq!(AsapOption::parse(&found(&bytes)), Some(option));
     }
 
     #[test]
     fn any_option_is_read_or_refused(data: Vec<u8>) {
-        let (_, _) = (Offer::parse(&data), Reply::parse(&data));
+        let (_, _) = (AsapOption::parse(&data), Reply::parse(&data));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<'a> Options<'a> {
     }
 
     /// The last ASAP option; only on a SYN. Returns what follows the experiment identifier, for
-    /// [`Offer::parse`](crate::asap::Offer::parse) or [`Reply::parse`](crate::asap::Reply::parse).
+    /// [`AsapOption::parse`](crate::asap::AsapOption::parse) or [`Reply::parse`](crate::asap::Reply::parse).
     #[inline]
     #[must_use]
     pub fn asap(&self) -> Option<&'a [u8]> {

@@ -1,6 +1,6 @@
 //! What a packet is called in the picture.
 
-use firstflight_wire::asap::Offer;
+use firstflight_wire::asap::AsapOption;
 use firstflight_wire::encapsulation::Carried;
 use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{FastOpen, Flags, Segment};
@@ -94,13 +94,13 @@ fn parts(segment: &Segment<'_>, of_client: bool) -> Vec<Part> {
             FastOpen::Request(_) => Part::CookieRequest,
             FastOpen::Cookie(..) => Part::Cookie,
         }));
-        // The option of a SYN-ACK is the answer to an offer, and has another form.
-        if of_client && let Some(offer) = segment.options.asap().and_then(Offer::parse) {
-            parts.push(match offer {
-                Offer::Probe { .. } => Part::Probe,
-                Offer::Block { .. } => Part::Certificate,
+        // The option of a SYN-ACK is the answer to one, and has another form.
+        if of_client && let Some(option) = segment.options.asap().and_then(AsapOption::parse) {
+            parts.push(match option {
+                AsapOption::Probe { .. } => Part::Probe,
+                AsapOption::Block { .. } => Part::Certificate,
             });
-            if let Offer::Block { len, .. } = offer {
+            if let AsapOption::Block { len, .. } = option {
                 block = usize::from(len);
             }
         }

@@ -9,7 +9,7 @@ use firstflight_credential::asap::{
 use firstflight_credential::{
     Claim, FirstFlight, Flow, GuardKey, Offered, PendingLimit, Presented, ReplayTable, Window,
 };
-use firstflight_wire::asap::{CertificateFlags, Encapsulation, Offer, context};
+use firstflight_wire::asap::{AsapOption, CertificateFlags, Encapsulation, context};
 use firstflight_wire::{Clock, Instant, SeqNum};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -205,7 +205,7 @@ fn examine(
             isn: SeqNum::new(1),
             presented: Presented::None,
             claim: Claim::None,
-            offered: Offered::Offer(Offer::Block { long_reply: true, len }, Encapsulation::Ip),
+            offered: Offered::AsapOption(AsapOption::Block { long_reply: true, len }, Encapsulation::Ip),
             payload: &payload,
             relayed: false,
             syn_cookie_pressure: false,

@@ -2,52 +2,52 @@
 
 use crate::config::{Certified, ConnectConfig};
 use crate::flow::FlowKey;
-use crate::flows::slot::SentOffer;
+use crate::flows::slot::SentAsapOption;
 use crate::random::Random;
 use alloc::vec::Vec;
 use firstflight_credential::asap::reason;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_tcp::{Resolution, SynAckReport};
-use firstflight_wire::asap::{BLOCK_LEN, Encapsulation, Offer, Reply, Status};
+use firstflight_wire::asap::{AsapOption, BLOCK_LEN, Encapsulation, Reply, Status};
 use firstflight_wire::encapsulation;
 use firstflight_wire::hint::likely;
 use firstflight_wire::tcp::{OptionBytes, Segment};
 
-/// A SYN's offer.
-pub(crate) struct Offering {
+/// A SYN's ASAP option.
+pub(crate) struct AsapOptionPlan {
     pub option: OptionBytes,
     /// The credential block, empty in a probe.
     pub block: Vec<u8>,
     /// Bytes of data that are signed and ride behind the block.
     pub data: usize,
-    pub sent: SentOffer,
+    pub sent: SentAsapOption,
 }
 
 /// What the SYN offers: a block for `data`, or a probe and the reason for it. `random` gives the request's id.
-pub(crate) fn offer(
+pub(crate) fn asap_option(
     certified: &Certified,
     encapsulation: Encapsulation,
     data: Result<&[u8], Reason>,
     random: &mut Random,
-) -> Offering {
+) -> AsapOptionPlan {
     let identity = certified.identity.clone();
     let data = match data {
         Ok(data) => data,
         Err(reason) => {
-            let option = OptionBytes::from(Offer::Probe { long_reply: true });
-            let sent = SentOffer { identity, tag: Err(reason), distrusted: None };
-            return Offering { option, block: Vec::new(), data: 0, sent };
+            let option = OptionBytes::from(AsapOption::Probe { long_reply: true });
+            let sent = SentAsapOption { identity, tag: Err(reason), distrusted: None };
+            return AsapOptionPlan { option, block: Vec::new(), data: 0, sent };
         }
     };
     let id = certified.request_id.unwrap_or_else(|| random.next_u64().to_be_bytes());
     let block = certified.certificate.request(encapsulation, &identity, data, id, certified.now);
-    let offer = Offer::Block { long_reply: true, len: BLOCK_LEN as u16 };
+    let option = AsapOption::Block { long_reply: true, len: BLOCK_LEN as u16 };
     let [a, b, ..] = id;
-    Offering {
-        option: OptionBytes::from(offer),
+    AsapOptionPlan {
+        option: OptionBytes::from(option),
         block: block.to_bytes().to_vec(),
         data: data.len(),
-        sent: SentOffer { identity, tag: Ok([a, b]), distrusted: None },
+        sent: SentAsapOption { identity, tag: Ok([a, b]), distrusted: None },
     }
 }
 
@@ -74,21 +74,21 @@ pub(crate) fn why_plain(withheld: Option<Reason>, room: usize, data: &[u8]) -> O
     }
 }
 
-/// What a SYN-ACK to an offer means.
+/// What a SYN-ACK to an ASAP option means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub resolution: Resolution,
     pub outcome: Outcome,
     /// Whether the server understands ASAP, if the answer says so.
     pub capable: Option<bool>,
-    /// The SYN with the offer was lost, as far as the answer shows.
+    /// The SYN with the option was lost, as far as the answer shows.
     pub first_lost: bool,
 }
 
 /// Reads the answer to `sent`, row by row of the specification's table.
-pub(crate) fn read(sent: &SentOffer, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
+pub(crate) fn read(sent: &SentAsapOption, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
     let reply = segment.options.asap().and_then(Reply::parse);
-    // Only the first SYN carries an offer. If the offer has a reply, that SYN was not lost.
+    // Only the first SYN carries an ASAP option. If it has a reply, that SYN was not lost.
     let first_lost = report.first_lost && reply.is_none();
     let tag = match sent.tag {
         Ok(tag) => tag,

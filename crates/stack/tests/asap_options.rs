@@ -2,7 +2,7 @@
 
 use crate::certified::{NOW_MS, certificate_with};
 use crate::peer::{Peer, Seg, primed, seg};
-use crate::visitor::{AFTER, DATA, Visit, end, offer, outcome, reply_with, visit, visit_with};
+use crate::visitor::{AFTER, DATA, Visit, asap_option, end, outcome, reply_with, visit, visit_with};
 use firstflight_credential::asap::Identity;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_stack::ConnectConfig;
@@ -26,7 +26,7 @@ fn unknown(config: &mut ConnectConfig) {
 /// The server answers a probe, so it understands ASAP.
 fn shows_that_it_understands(p: &mut Peer) {
     let flight = visit(p, unknown);
-    assert_eq!(offer(&flight.syn), Some(false));
+    assert_eq!(asap_option(&flight.syn), Some(false));
     p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
     p.expect().is_ack().seq(1).data(DATA);
     assert_eq!(outcome(p, flight.id), Outcome::Handshake(Reason::CapabilityUnknown));
@@ -36,7 +36,7 @@ fn shows_that_it_understands(p: &mut Peer) {
 /// Whether the next visit to a server that is not configured as capable brings a block.
 fn brings_block(p: &mut Peer) -> bool {
     let flight = visit(p, unknown);
-    let offered = offer(&flight.syn).expect("nothing is offered");
+    let offered = asap_option(&flight.syn).expect("nothing is offered");
     end(p, flight.id);
     offered
 }
@@ -47,10 +47,10 @@ fn brings_block(p: &mut Peer) -> bool {
 fn an_unknown_server_gets_a_probe_and_no_payload() {
     let mut p = Peer::new();
     let flight = visit(&mut p, unknown);
-    assert_eq!((offer(&flight.syn), flight.syn.data.len()), (Some(false), 0));
+    assert_eq!((asap_option(&flight.syn), flight.syn.data.len()), (Some(false), 0));
     // The retransmitted SYN has no option.
     let again = p.sends_at(1_500, &[1000]).remove(0);
-    assert_eq!((offer(&again), again.data.len()), (None, 0));
+    assert_eq!((asap_option(&again), again.data.len()), (None, 0));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn it_is_remembered_for_one_identity_and_address() {
         unknown(config);
         config.asap.as_mut().unwrap().identity = Identity::name("www.example.net", 80);
     });
-    assert_eq!(offer(&other.syn), Some(false));
+    assert_eq!(asap_option(&other.syn), Some(false));
     end(&mut p, other.id);
     p.moves_to("10.0.0.3");
     assert!(!brings_block(&mut p));
@@ -125,7 +125,7 @@ fn a_doubtful_server_is_asked_again() {
         assert!(!brings_block(&mut p));
         // The server is probed even if a DNS record says that it understands, until its own answer has said so.
         let published = visit(&mut p, |_| {});
-        assert_eq!(offer(&published.syn), Some(false));
+        assert_eq!(asap_option(&published.syn), Some(false));
         p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
         end(&mut p, published.id);
         assert!(brings_block(&mut p));
@@ -141,9 +141,9 @@ fn an_answer_to_a_plain_syn_says_nothing() {
         unknown(config);
         config.replay_safe = false;
     });
-    assert_eq!(offer(&flight.syn), Some(false), "what must not run twice waits");
+    assert_eq!(asap_option(&flight.syn), Some(false), "what must not run twice waits");
     p.pass(60);
-    assert_eq!(offer(&p.expect().is_syn().empty()), None);
+    assert_eq!(asap_option(&p.expect().is_syn().empty()), None);
     p.send(syn_ack(1));
     end(&mut p, flight.id);
     p.pass(61_000);
@@ -154,16 +154,16 @@ fn an_answer_to_a_plain_syn_says_nothing() {
 fn without_data_or_leave_no_block_goes() {
     let mut p = Peer::new();
     let empty = visit_with(&mut p, b"", |_| {});
-    assert_eq!(offer(&empty.syn), Some(false));
+    assert_eq!(asap_option(&empty.syn), Some(false));
     end(&mut p, empty.id);
     let careful = visit(&mut p, |config| config.replay_safe = false);
-    assert_eq!(offer(&careful.syn), Some(false));
+    assert_eq!(asap_option(&careful.syn), Some(false));
     end(&mut p, careful.id);
     let once = visit(&mut p, |config| {
         config.replay_safe = false;
         config.asap.as_mut().unwrap().once = true;
     });
-    assert_eq!(offer(&once.syn), Some(true));
+    assert_eq!(asap_option(&once.syn), Some(true));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_certificate_that_is_over_is_not_shown() {
             let certificate = certificate_with(1, 2, address, (NOW_MS / 1000) as u32, 1800, 1);
             config.asap.as_mut().unwrap().certificate = Arc::new(certificate);
         });
-        assert_eq!(offer(&flight.syn), Some(shown), "after {ms} ms");
+        assert_eq!(asap_option(&flight.syn), Some(shown), "after {ms} ms");
     }
 }
 
@@ -218,7 +218,7 @@ fn ids_do_not_come_twice() {
 fn a_cookie_goes_before_a_certificate() {
     let mut p = primed::primed();
     let flight = visit(&mut p, |config| config.fast_open = true);
-    assert_eq!(offer(&flight.syn), None);
+    assert_eq!(asap_option(&flight.syn), None);
     let syn = primed::with_cookie(flight.syn);
     assert_eq!(syn.data, DATA, "and no block");
 }
@@ -228,13 +228,13 @@ fn a_cookie_goes_before_a_certificate() {
 fn a_block_may_ask_for_a_cookie() {
     let mut p = Peer::new();
     let flight = visit(&mut p, |config| config.fast_open = true);
-    assert_eq!(offer(&flight.syn), Some(true));
+    assert_eq!(asap_option(&flight.syn), Some(true));
     assert_eq!(flight.syn.fast_open, Some(FastOpen::Request(FastOpenForm::Standard)));
     p.send(syn_ack(AFTER).option(&flight.accepted()).cookie(&primed::COOKIE));
     assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
     end(&mut p, flight.id);
     let next = visit(&mut p, |config| config.fast_open = true);
-    assert_eq!(offer(&next.syn), None);
+    assert_eq!(asap_option(&next.syn), None);
     primed::with_cookie(next.syn);
 }
 
@@ -253,7 +253,7 @@ fn a_cookie_that_is_not_shown_is_kept() {
             (config.fast_open, config.replay_safe) = (fast_open, false);
             config.asap.as_mut().unwrap().once = true;
         });
-        assert_eq!(offer(&flight.syn), Some(true));
+        assert_eq!(asap_option(&flight.syn), Some(true));
         let shown = matches!(flight.syn.fast_open, Some(FastOpen::Cookie(..)));
         assert!(!shown, "a cookie beside a block");
         end(&mut p, flight.id);
@@ -269,7 +269,7 @@ fn a_cookie_that_is_not_shown_is_kept() {
 fn rides(p: &mut Peer, len: usize, mss: Option<u16>) -> (Visit, usize) {
     let data = vec![b'x'; len];
     let flight = visit_with(p, &data, |config| config.asap.as_mut().unwrap().mss = mss);
-    assert_eq!(offer(&flight.syn), Some(true));
+    assert_eq!(asap_option(&flight.syn), Some(true));
     let rode = flight.syn.data.len() - 196;
     (flight, rode)
 }
@@ -297,7 +297,7 @@ fn a_published_or_cached_mss_is_the_limit() {
 fn no_room_for_data_is_no_block() {
     for (mss, block) in [(0, false), (88, false), (236, false), (237, true)] {
         let flight = visit(&mut Peer::new(), |config| config.asap.as_mut().unwrap().mss = Some(mss));
-        assert_eq!(offer(&flight.syn), Some(block), "{mss}");
+        assert_eq!(asap_option(&flight.syn), Some(block), "{mss}");
     }
 }
 
@@ -358,7 +358,7 @@ fn stale_cookies_do_not_keep_a_certificate_back() {
         config.fast_open = true;
         unknown(config);
     });
-    assert_eq!(offer(&flight.syn), Some(true));
+    assert_eq!(asap_option(&flight.syn), Some(true));
     p.send(syn_ack(AFTER).option(&flight.accepted()));
     assert_eq!(outcome(&p, flight.id), Outcome::Accepted);
 }
@@ -368,22 +368,22 @@ fn stale_cookies_do_not_keep_a_certificate_back() {
 fn a_certificate_for_another_address_is_shown_once() {
     let mut p = Peer::new();
     let flight = visit(&mut p, |_| {});
-    assert_eq!(offer(&flight.syn), Some(true));
+    assert_eq!(asap_option(&flight.syn), Some(true));
     p.send(syn_ack(1).option(&reply_with(Status::AddressMismatch, flight.tag)));
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::AddressMismatch));
     end(&mut p, flight.id);
     // It is not shown again, and the reason stays true.
     let flight = visit(&mut p, |_| {});
-    assert_eq!(offer(&flight.syn), Some(false));
+    assert_eq!(asap_option(&flight.syn), Some(false));
     p.send(syn_ack(1).option(&reply_with(Status::Capable, [0; 2])));
     assert_eq!(outcome(&p, flight.id), Outcome::Handshake(Reason::AddressMismatch));
     end(&mut p, flight.id);
     // A certificate for another address is shown.
     let other = certificate_with(1, 2, "198.51.100.7".parse().unwrap(), (NOW_MS / 1000) as u32, 200_000, 1);
     let flight = visit(&mut p, |config| config.asap.as_mut().unwrap().certificate = Arc::new(other));
-    assert_eq!(offer(&flight.syn), Some(true));
+    assert_eq!(asap_option(&flight.syn), Some(true));
     end(&mut p, flight.id);
     // The first one is shown again when the address translator may have chosen another address.
     p.pass(600_000);
-    assert_eq!(offer(&visit(&mut p, |_| {}).syn), Some(true));
+    assert_eq!(asap_option(&visit(&mut p, |_| {}).syn), Some(true));
 }
