@@ -34,7 +34,7 @@ pub struct Limits {
     pub connections_per_client: Option<usize>,
     /// Connections in TIME-WAIT. The oldest are evicted, a sixteenth of them at once.
     pub time_wait: usize,
-    /// Ends of connections held for [`ListenConfig::hold_last_ack`]. The oldest are evicted.
+    /// Last-ACK records: ends of connections kept for [`ListenConfig::hold_last_ack`]. The oldest are evicted.
     pub held_last_acks: usize,
     /// Connections remembered whose first flight was accepted and that ended before their client's ACK. A RST answers their
     /// client's SYN, so that its data does not run again (docs/spec/asap.md 7.3). The oldest are evicted.

@@ -24,7 +24,7 @@ pub(crate) struct Table {
     pub wheel: TimerWheel,
     pub time_wait: TimeWaitTable,
     /// Connections that the peer closed first, see [`crate::ListenConfig::hold_last_ack`].
-    pub held: TimeWaitTable,
+    pub last_ack_records: TimeWaitTable,
     /// First flights whose connections ended before their client's ACK.
     pub early_ends: EarlyEnds,
     /// Boxes of earlier connections, kept for later ones.
@@ -45,7 +45,7 @@ impl Table {
             index: FlowTable::default(),
             wheel: TimerWheel::new(now),
             time_wait: TimeWaitTable::new(limits.time_wait).telling(claims.clone()),
-            held: TimeWaitTable::new(limits.held_last_acks).telling(claims.clone()),
+            last_ack_records: TimeWaitTable::new(limits.held_last_acks).telling(claims.clone()),
             early_ends: EarlyEnds::new(limits.early_ends),
             spare: Vec::new(),
             claims,
@@ -71,11 +71,11 @@ impl Table {
         if let Some(record) = self.time_wait.find(hash) {
             return Some((record, false));
         }
-        if self.held.len() == 0 {
+        if self.last_ack_records.len() == 0 {
             return None;
         }
         cold_path();
-        self.held.find(hash).map(|record| (record, true))
+        self.last_ack_records.find(hash).map(|record| (record, true))
     }
 
     /// The common hash of all connections that differ only in the client's UDP port.

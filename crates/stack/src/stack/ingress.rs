@@ -261,7 +261,7 @@ impl Stack {
             return self.flows.env.reply_reset(*key, segment);
         }
         let (mut above, mut listener) = (None, None);
-        if let Some((record, held)) = self.flows.table.remembered(hash) {
+        if let Some((record, is_last_ack)) = self.flows.table.remembered(hash) {
             let judged = match record.judge(segment) {
                 TimeWaitAction::Acknowledge { .. } if self.server.may_reopen(key, hash, &record, segment) => {
                     record.reopen()
@@ -282,7 +282,7 @@ impl Stack {
                     if is_first_syn(segment) {
                         self.server.syn_met_time_wait(hash, record.rcv_nxt);
                     }
-                    if restart && !held {
+                    if restart && !is_last_ack {
                         self.flows.table.time_wait.restart(hash, now, self.flows.env.tcp.time_wait_lasts());
                     }
                     let value = self.flows.env.isn.timestamp(key, now);
@@ -294,8 +294,8 @@ impl Stack {
                         return self.flows.env.reply_reset(*key, segment);
                     }
                     self.flows.table.time_wait.remove(hash);
-                    if unlikely(self.flows.table.held.len() > 0) {
-                        self.flows.table.held.remove(hash);
+                    if unlikely(self.flows.table.last_ack_records.len() > 0) {
+                        self.flows.table.last_ack_records.remove(hash);
                     }
                     above = Some(isn);
                 }

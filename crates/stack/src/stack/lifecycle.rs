@@ -188,7 +188,7 @@ impl Stack {
             self.flows.env.journal.counters.last_acks_held += 1;
             remembered = true;
             let record = slot.conn.time_wait();
-            self.flows.table.held.insert(hash, record, now, self.flows.env.tcp.time_wait_lasts());
+            self.flows.table.last_ack_records.insert(hash, record, now, self.flows.env.tcp.time_wait_lasts());
         }
         if !remembered {
             self.flows.table.release(hash);

@@ -309,7 +309,7 @@ impl Stack {
             }
         }
         self.flows.table.time_wait.expire(now);
-        self.flows.table.held.expire(now);
+        self.flows.table.last_ack_records.expire(now);
         self.flows.table.early_ends.expire(now);
         self.fragments.expire(now, &mut self.flows.env.journal.counters);
         if unlikely(self.flows.encapsulation.is_some()) {
@@ -396,8 +396,9 @@ impl Stack {
     /// When [`Stack::handle_timeout`] must be called next: never later than something is due, sometimes earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let Table { time_wait, held, early_ends, .. } = &self.flows.table;
-        let tables = [time_wait.next_deadline(), held.next_deadline(), early_ends.next_deadline()];
+        let Table { time_wait, last_ack_records, early_ends, .. } = &self.flows.table;
+        let tables =
+            [time_wait.next_deadline(), last_ack_records.next_deadline(), early_ends.next_deadline()];
         let encapsulation =
             self.flows.encapsulation.as_ref().and_then(|encapsulation| encapsulation.next_deadline());
         // The wheel may still have timers of connections that are gone.
