@@ -22,11 +22,11 @@ const CHALLENGES: u8 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A check that has not ended after this time is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
-/// For this long after a move, the former port can take the connection back. This is longer than the interval of an
+/// For this long after a move, the previous port can take the connection back. This is longer than the interval of an
 /// idle client's keep-alives, which show that the client is still there.
 pub(crate) const RETURN: Duration = Duration::from_secs(30);
-/// Number of former ports that can take a connection back: a client's port may change several times in a row.
-pub(crate) const FORMER: usize = 3;
+/// Number of previous ports that can take a connection back: a client's port may change several times in a row.
+pub(crate) const PREVIOUS_PORTS: usize = 3;
 /// Times after a move at which the oldest of them is asked again: a challenge may be lost.
 pub(crate) const AGAIN: [Duration; 5] = [
     Duration::from_millis(250),
@@ -92,7 +92,7 @@ pub(crate) struct Check {
     pub sent: Option<Instant>,
     pub count: u8,
     /// Ports that the connection had lately, the newest last.
-    pub former: Vec<Former>,
+    pub previous: Vec<PreviousPort>,
     /// Its own port has answered: no other is checked before.
     pub stays: Option<Instant>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Check {
 /// A port that a connection had, and the bits that it was sent: until then it can take the connection back. `sent` is
 /// when it was last asked because it spoke. Each port has its own time, so that no port uses up another one's.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Former {
+pub(crate) struct PreviousPort {
     pub port: u16,
     pub bits: u64,
     pub until: Instant,
@@ -110,7 +110,7 @@ pub(crate) struct Former {
 impl Check {
     pub(crate) fn new(own: u64, now: Instant) -> Self {
         let (asked, sent, stays) = (None, None, None);
-        Self { own, asked, began: now, sent, count: 0, former: Vec::new(), stays }
+        Self { own, asked, began: now, sent, count: 0, previous: Vec::new(), stays }
     }
 
     /// Starts to check another port, with these bits.
@@ -124,14 +124,14 @@ impl Check {
 
     /// Forgets what has expired.
     pub(crate) fn expire(&mut self, now: Instant) {
-        self.former.retain(|former| now < former.until);
+        self.previous.retain(|previous| now < previous.until);
         if self.asked.is_some() && now - self.began >= FORGET {
             self.asked = None;
         }
     }
 
-    pub(crate) fn former(&self, port: u16) -> Option<Former> {
-        self.former.iter().find(|former| former.port == port).copied()
+    pub(crate) fn previous(&self, port: u16) -> Option<PreviousPort> {
+        self.previous.iter().find(|previous| previous.port == port).copied()
     }
 
     /// What a response with `bits` from `port` shows about a connection whose port is `current`.
@@ -139,7 +139,7 @@ impl Check {
         if (port, bits) == (current, self.own) {
             return Some(Answer::Stays);
         }
-        let before = self.former.iter().position(|former| (former.port, former.bits) == (port, bits));
+        let before = self.previous.iter().position(|previous| (previous.port, previous.bits) == (port, bits));
         let asked = self.asked == Some((port, bits));
         before.map(Answer::Returns).or(asked.then_some(Answer::Moves))
     }
@@ -149,7 +149,7 @@ impl Check {
 pub(crate) enum Answer {
     /// The connection's own port works, so what came from another port was not the client's.
     Stays,
-    /// A former port works (its index): the move was wrong, or the client is back.
+    /// A previous port works (its index): the move was wrong, or the client is back.
     Returns(usize),
     /// The checked port works, and nothing contradicts it.
     Moves,
@@ -167,7 +167,7 @@ pub(crate) struct Again {
 /// Connections between two ports of which one has moved: the others are challenged in turn.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The former pair of ports (index and generation).
+    /// The previous pair of ports (index and generation).
     pub pair: (u32, u32),
     /// The client's address and new port.
     pub client: IpAddr,

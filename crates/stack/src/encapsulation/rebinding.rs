@@ -4,7 +4,7 @@
 //! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
 use crate::encapsulation::paths::{
-    AGAIN, Answer, Check, FORMER, Former, GAP, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
+    AGAIN, Answer, Check, GAP, PREVIOUS_PORTS, PreviousPort, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
 };
 use crate::event::Drop;
 use crate::flow::FlowKey;
@@ -49,7 +49,7 @@ impl Flows {
             // Who had the connection a moment ago knows the numbers, and may want it back.
             let knows = encapsulation.paths.checks.get_mut(&index).is_some_and(|check| {
                 check.expire(now);
-                check.former(port).is_some()
+                check.previous(port).is_some()
             });
             encapsulation.paths.is_searched(hash, index, misses, now) && !knows
         });
@@ -75,7 +75,7 @@ impl Flows {
     }
 
     /// Challenges connection `index` at another UDP port of its client, and at the ports that can contradict that
-    /// port: the connection's own port, and the former one if the connection has just moved. False if challenges
+    /// port: the connection's own port, and the previous one if the connection has just moved. False if challenges
     /// were unanswered for long enough. `answers`: the challenge answers a segment from that port. Other challenges
     /// do not count, because the client may not have sent anything yet.
     fn check_port(&mut self, index: u32, port: u16, answers: bool, now: Instant) -> bool {
@@ -87,13 +87,13 @@ impl Flows {
         let gap = slot.conn.rtt().map_or(GAP, |(srtt, _)| srtt.max(GAP));
         let check = encapsulation.paths.checks.entry(index).or_insert_with(|| Check::new(bits[0], now));
         check.expire(now);
-        if let Some(former) = check.former.iter_mut().find(|former| former.port == port) {
+        if let Some(previous) = check.previous.iter_mut().find(|previous| previous.port == port) {
             // Its answer counts, whatever the port says that the connection has.
-            if former.sent.is_none_or(|sent| now - sent >= gap) {
-                former.sent = Some(now);
-                let former = *former;
+            if previous.sent.is_none_or(|sent| now - sent >= gap) {
+                previous.sent = Some(now);
+                let previous = *previous;
                 self.env.journal.counters.encapsulation_paths_checked += 1;
-                self.challenge_at(&key, port, former.bits);
+                self.challenge_at(&key, port, previous.bits);
             }
             return true;
         }
@@ -118,7 +118,7 @@ impl Flows {
             }
             check.count = check.count.saturating_add(1);
         }
-        let oldest = check.former.first().map(|former| (former.port, former.bits));
+        let oldest = check.previous.first().map(|previous| (previous.port, previous.bits));
         let to = [check.asked, Some((current, check.own)), oldest];
         self.env.journal.counters.encapsulation_paths_checked += 1;
         for (port, bits) in to.into_iter().flatten() {
@@ -143,7 +143,7 @@ impl Flows {
     }
 
     /// Asks the ports again that connections had before they moved.
-    fn ask_former(&mut self, now: Instant) {
+    fn ask_previous(&mut self, now: Instant) {
         loop {
             let Some(paths) = self.encapsulation.as_mut().map(|encapsulation| &mut encapsulation.paths)
             else {
@@ -153,7 +153,7 @@ impl Flows {
             let Some(mut again) = paths.again.remove(at) else { return };
             let Some(check) = paths.checks.get_mut(&again.index) else { continue };
             check.expire(now);
-            let Some(oldest) = check.former.first().copied() else { continue };
+            let Some(oldest) = check.previous.first().copied() else { continue };
             again.round += 1;
             let index = again.index;
             if let Some(after) = AGAIN.get(again.round) {
@@ -209,16 +209,21 @@ impl Flows {
             return;
         };
         match answer {
-            // Former ports are still believed: the connection's own port may be an attacker's.
+            // Previous ports are still believed: the connection's own port may be an attacker's.
             Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
             Answer::Returns(before) => {
                 (check.asked, check.stays) = (None, Some(now + SETTLE));
-                check.former.truncate(before);
+                check.previous.truncate(before);
             }
             Answer::Moves => {
                 // The older ones stay: the newer may all be a thief's.
-                check.former.truncate(FORMER - 1);
-                check.former.push(Former { port: current, bits: check.own, until: now + RETURN, sent: None });
+                check.previous.truncate(PREVIOUS_PORTS - 1);
+                check.previous.push(PreviousPort {
+                    port: current,
+                    bits: check.own,
+                    until: now + RETURN,
+                    sent: None,
+                });
                 (check.asked, check.stays) = (None, None);
             }
         }
@@ -256,7 +261,7 @@ impl Flows {
 
     /// Challenges the connections whose turn it is.
     pub(crate) fn take_turns(&mut self, now: Instant) {
-        self.ask_former(now);
+        self.ask_previous(now);
         loop {
             let Some(encapsulation) = &mut self.encapsulation else { return };
             let Some(at) = encapsulation.paths.turns.iter().position(|turns| turns.at <= now) else { return };

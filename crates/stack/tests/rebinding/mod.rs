@@ -72,7 +72,7 @@ pub(crate) fn challenges(p: &mut Peer) -> Vec<(u16, PathProof)> {
 }
 
 /// The challenges that follow a segment from the first of `ports`: to that port, to the connection's own port, and
-/// to its former port.
+/// to its previous port.
 pub(crate) fn asked<const N: usize>(p: &mut Peer, ports: [u16; N]) -> [PathProof; N] {
     let sent = challenges(p);
     let to: Vec<u16> = sent.iter().map(|one| one.0).collect();
