@@ -185,7 +185,7 @@ impl World {
         let server: IpAddr =
             if run.v6 { IpAddr::from([0xfd01, 0, 0, 0, 0, 0, 0, 1]) } else { [10, 99, 0, 1].into() };
         let mut config = Config::new(vec![server], [7; 32]);
-        config.limits = Limits::default().connections(12).parked(4).parked_bytes(4000).time_wait(8);
+        config.limits = Limits::default().connections(12).deferred(4).deferred_bytes(4000).time_wait(8);
         if run.small_budget {
             config.limits.asap.per_second = 40;
         }
@@ -441,11 +441,11 @@ impl World {
         let limits = &self.stack.config().limits;
         let gauges = self.stack.gauges();
         assert!(gauges.connections <= limits.connections);
-        assert!(gauges.parked <= limits.parked);
+        assert!(gauges.deferred <= limits.deferred);
         let permits = self.policy.pending.pending();
         assert!(permits <= self.policy.pending.limit(), "{permits} pending permits");
-        // Each permit belongs to a connection or to a parked SYN, or is kept after a reset.
-        let whose = gauges.connections + gauges.parked + gauges.quarantined;
+        // Each permit belongs to a connection or to a deferred SYN, or is kept after a reset.
+        let whose = gauges.connections + gauges.deferred + gauges.quarantined;
         assert!(permits as usize <= whose, "{permits} pending permits of {whose}");
     }
 
@@ -495,7 +495,7 @@ impl World {
         self.advance(end);
         self.settle();
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
-        assert_eq!(self.stack.gauges().parked, 0, "SYNs wait");
+        assert_eq!(self.stack.gauges().deferred, 0, "SYNs wait");
         assert_eq!(self.stack.buffer_bytes(), 0, "buffers are left");
         assert_eq!(self.policy.pending.pending(), 0, "pending permits are left");
     }

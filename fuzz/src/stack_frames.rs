@@ -46,7 +46,7 @@ struct Setup {
     nodelay: bool,
     data_in_syn_ack: bool,
     no_cookie: bool,
-    park: bool,
+    defer: bool,
     tight: bool,
     response: u8,
     syn_backlog: u8,
@@ -115,10 +115,10 @@ enum Action {
     ForgetCredentials,
 }
 
-/// Parks every first flight and asks for a verdict.
-struct Parks;
+/// Defers every first flight and asks for a verdict.
+struct Defers;
 
-impl Verifier for Parks {
+impl Verifier for Defers {
     fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
         Verdict::Pending { job: JobRequest::Verify { key: first.payload.len() as u64 }, grant: None }
     }
@@ -169,8 +169,8 @@ fn config(setup: &Setup, ip: IpAddr, carried: bool) -> Config {
         .buffer_bytes(if setup.tight { 1 << 15 } else { 1 << 20 })
         .replies(8)
         .fragments(FragmentLimits::default().bytes(6000).bytes_per_source(4000))
-        .parked(3)
-        .parked_bytes(4000)
+        .deferred(3)
+        .deferred_bytes(4000)
         .credentials(2)
         .trace(16);
     config
@@ -192,8 +192,8 @@ impl World {
         let ring = KeyRing::new(Scheme::Linux, CookieKey::from_bytes([1; 16]));
         let mut policy = FastOpenPolicy::new(Arc::new(ring), Arc::new(PendingLimit::new(3)));
         policy.no_cookie = setup.no_cookie;
-        if setup.park {
-            policy.verifier = Some(Arc::new(Parks));
+        if setup.defer {
+            policy.verifier = Some(Arc::new(Defers));
         }
         let mut world = Self {
             stack,
@@ -432,7 +432,7 @@ impl World {
         assert!(kept <= limits.fragments.bytes, "{kept} bytes of fragments");
         assert!(self.stack.time_waits() <= limits.time_wait, "{} in TIME-WAIT", self.stack.time_waits());
         let permits = self.policy.pending.pending() as usize;
-        let inside = self.stack.connections() + limits.parked;
+        let inside = self.stack.connections() + limits.deferred;
         assert!(permits <= inside, "{permits} pending permits for {inside} connections");
     }
 

@@ -85,7 +85,7 @@ const char *ff_outcome_name(int outcome);
 #define FF_REASON_NOT_ACTIVE                  18 /* the one-time cookie was granted in a handshake that is not complete */
 #define FF_REASON_SYN_COOKIE                  19 /* the server answered with a SYN cookie: under SYN pressure, or to a forged credential */
 #define FF_REASON_NO_DATA                     20 /* the SYN carried a credential but no data */
-#define FF_REASON_PARKED_TOO_LONG             21 /* the verification was not finished before its deadline */
+#define FF_REASON_DEFERRED_TOO_LONG           21 /* the verification was not finished before its deadline */
 #define FF_REASON_REPLY_STRIPPED              22 /* something on the path removed the option from the SYN-ACK */
 #define FF_REASON_ACK_INSIDE                  23 /* the SYN-ACK acknowledged a number inside the credential */
 #define FF_REASON_OVERLAP_BLACKHOLE           24 /* the path drops segments that repeat sequence numbers with other bytes */

@@ -44,8 +44,8 @@ pub const FF_REASON_NOT_ACTIVE: c_int = 18;
 pub const FF_REASON_SYN_COOKIE: c_int = 19;
 /// `no-data`: the SYN carried a credential but no data.
 pub const FF_REASON_NO_DATA: c_int = 20;
-/// `parked-too-long`: the verification was not finished before its deadline.
-pub const FF_REASON_PARKED_TOO_LONG: c_int = 21;
+/// `deferred-too-long`: the verification was not finished before its deadline.
+pub const FF_REASON_DEFERRED_TOO_LONG: c_int = 21;
 /// `reply-stripped`: something on the path removed the option from the SYN-ACK.
 pub const FF_REASON_REPLY_STRIPPED: c_int = 22;
 /// `ack-inside`: the SYN-ACK acknowledged a number inside the credential.

@@ -142,7 +142,7 @@ reasons! {
         "the server answered with a SYN cookie: under SYN pressure, or to a forged credential"
     NoData "no-data"
         "the SYN carried a credential but no data"
-    ParkedTooLong "parked-too-long"
+    DeferredTooLong "deferred-too-long"
         "the verification was not finished before its deadline"
     ReplyStripped "reply-stripped"
         "something on the path removed the option from the SYN-ACK"

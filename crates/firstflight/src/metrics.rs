@@ -30,7 +30,7 @@
 //! | `firstflight_fragment_bytes` | | gauge: bytes of packets with missing fragments |
 //! | `firstflight_syn_queue` | | gauge: handshakes under way at listeners |
 //! | `firstflight_accept_queue` | | gauge: connections that wait to be accepted |
-//! | `firstflight_parked_first_flights` | | gauge: first flights that wait for a verdict |
+//! | `firstflight_deferred_first_flights` | | gauge: first flights that wait for a verdict |
 //! | `firstflight_pending_first_flights` | | gauge: accepted first flights that wait for their client's ACK |
 //! | `firstflight_pending_first_flights_limit` | | gauge: how many first flights may wait for their client's ACK |
 //! | `firstflight_fast_open_server` | | gauge: 1 if the kernel grants cookies to the clients of a [`Server`](crate::Server), 0 if its namespace does not allow it |
@@ -277,7 +277,11 @@ fn levels(gauges: &Gauges) -> [(&'static str, f64, &'static str); 10] {
         ),
         ("firstflight_syn_queue", size(gauges.syn_queue), "Handshakes under way at listeners"),
         ("firstflight_accept_queue", size(gauges.accept_queue), "Connections that wait to be accepted"),
-        ("firstflight_parked_first_flights", size(gauges.parked), "First flights that wait for a verdict"),
+        (
+            "firstflight_deferred_first_flights",
+            size(gauges.deferred),
+            "First flights that wait for a verdict",
+        ),
         (
             "firstflight_pending_first_flights",
             gauges.pending as f64,

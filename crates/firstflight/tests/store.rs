@@ -134,7 +134,7 @@ async fn a_store_that_says_nothing_costs_a_handshake_and_no_request() {
     for timed_out in 1..=2 {
         let outcome = visit(&client, &listener).await;
         // The stack's own deadline is a little later. On a busy machine it may come first.
-        let late = [because(Reason::StoreUnavailable), because(Reason::ParkedTooLong)];
+        let late = [because(Reason::StoreUnavailable), because(Reason::DeferredTooLong)];
         assert!(late.contains(&outcome), "{outcome:?}");
         assert_eq!(server.store_counters().asked, timed_out);
     }
@@ -182,7 +182,7 @@ async fn a_store_that_fails_costs_a_handshake_and_no_request() {
         assert_eq!(visit(&client, &listener).await, because(Reason::NoCredential));
         let outcome = visit(&client, &listener).await;
         // Only the next question notices a panic.
-        let known = [because(Reason::StoreUnavailable), because(Reason::ParkedTooLong)];
+        let known = [because(Reason::StoreUnavailable), because(Reason::DeferredTooLong)];
         assert!(known.contains(&outcome), "{outcome:?}");
         assert_eq!(visit(&client, &listener).await, because(Reason::StoreUnavailable));
         assert!(server.store_counters().failed >= 1);

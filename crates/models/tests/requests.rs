@@ -198,11 +198,11 @@ impl Server {
     fn arrives(&mut self, shard: usize, syn_cookie_pressure: bool) {
         let clock = self.clock();
         self.guards.iter().for_each(|guard| guard.at_limit.store(syn_cookie_pressure, Ordering::Relaxed));
-        let (policy, budget, parked) = &mut self.shards[shard];
+        let (policy, budget, deferred) = &mut self.shards[shard];
         let first = FirstFlight { syn_cookie_pressure, ..syn(&self.payload) };
         let policies = Policies { fast_open: None, asap: Some(policy) };
         match admit(policies, &first, budget, &clock) {
-            Admission::Ask(Question { work: Work::Verify(candidate), .. }) => *parked = Some(candidate),
+            Admission::Ask(Question { work: Work::Verify(candidate), .. }) => *deferred = Some(candidate),
             _ => self.is_refused(),
         }
     }
@@ -210,8 +210,8 @@ impl Server {
     fn verified(&mut self, shard: usize) -> Result<(), String> {
         let clock = self.clock();
         self.guards.iter().for_each(|guard| guard.at_limit.store(false, Ordering::Relaxed));
-        let (policy, budget, parked) = &mut self.shards[shard];
-        let candidate = parked.take().unwrap();
+        let (policy, budget, deferred) = &mut self.shards[shard];
+        let candidate = deferred.take().unwrap();
         match policy.decide(&candidate, Verified::Good, budget, &clock) {
             Decision::Accept(()) => self.runs(),
             _ => {
@@ -227,8 +227,8 @@ impl World for Server {
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (shard, (_, _, parked)) in self.shards.iter().enumerate() {
-            events.push(match parked {
+        for (shard, (_, _, deferred)) in self.shards.iter().enumerate() {
+            events.push(match deferred {
                 Some(_) => Event::Verified { shard },
                 None => Event::Arrives { shard },
             });
@@ -267,7 +267,7 @@ impl World for Server {
             }
             Event::Restart => {
                 // What was being verified is lost with the process.
-                if self.shards.iter().any(|(_, _, parked)| parked.is_some()) {
+                if self.shards.iter().any(|(_, _, deferred)| deferred.is_some()) {
                     self.is_refused();
                 }
                 if self.made_ms > self.unix_ms + 10_000 {
@@ -289,8 +289,8 @@ impl World for Server {
             &self
                 .shards
                 .iter()
-                .map(|(_, budget, parked)| {
-                    parked.as_ref().map(|candidate| candidate.stands(budget, &self.clock()).is_ok())
+                .map(|(_, budget, deferred)| {
+                    deferred.as_ref().map(|candidate| candidate.stands(budget, &self.clock()).is_ok())
                 })
                 .collect::<Vec<_>>(),
         );

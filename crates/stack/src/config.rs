@@ -45,11 +45,11 @@ pub struct Limits {
     /// Answers (RST, SYN cookies, echo replies) waiting to be sent; more are dropped.
     pub replies: usize,
     /// First flights that wait for a verdict.
-    pub parked: usize,
+    pub deferred: usize,
     /// Bytes of first flights that wait for a verdict.
-    pub parked_bytes: usize,
+    pub deferred_bytes: usize,
     /// How long a first flight waits for a verdict before it becomes an ordinary handshake.
-    pub parked_for: Duration,
+    pub deferred_for: Duration,
     /// Servers remembered by the client's credential store.
     pub credentials: usize,
     /// Signatures verified, and certificates remembered.
@@ -69,9 +69,9 @@ setters! {
         early_ends: usize,
         buffer_bytes: usize,
         replies: usize,
-        parked: usize,
-        parked_bytes: usize,
-        parked_for: Duration,
+        deferred: usize,
+        deferred_bytes: usize,
+        deferred_for: Duration,
         credentials: usize,
         asap: BudgetConfig,
         fragments: FragmentLimits,
@@ -93,8 +93,8 @@ impl Limits {
             &mut self.early_ends,
             &mut self.buffer_bytes,
             &mut self.replies,
-            &mut self.parked,
-            &mut self.parked_bytes,
+            &mut self.deferred,
+            &mut self.deferred_bytes,
             &mut self.asap.certificates,
             &mut self.fragments.bytes,
         ] {
@@ -123,9 +123,9 @@ impl Default for Limits {
             early_ends: 1 << 14,
             buffer_bytes: 4 << 30,
             replies: 256,
-            parked: 1024,
-            parked_bytes: 2 << 20,
-            parked_for: Duration::from_millis(25),
+            deferred: 1024,
+            deferred_bytes: 2 << 20,
+            deferred_for: Duration::from_millis(25),
             credentials: 1024,
             asap: BudgetConfig::default(),
             fragments: FragmentLimits::default(),

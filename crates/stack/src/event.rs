@@ -129,7 +129,7 @@ drops! {
     /// Too many answers wait to be sent.
     ReplyQueueFull => "reply-queue-full",
     /// The same SYN waits for a verdict.
-    AlreadyParked => "already-parked",
+    AlreadyDeferred => "already-deferred",
     /// A SYN with a credential block, or one that would end the wait of such a SYN, while too many blocks were reported to
     /// the store of the farm: see [`ReplayGuard::report`](firstflight_credential::ReplayGuard::report).
     Unreported => "unreported",

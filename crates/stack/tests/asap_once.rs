@@ -581,7 +581,7 @@ fn a_plain_syn_overtakes_the_question_to_a_farm() {
 #[test]
 fn questions_that_nobody_takes_do_not_pile_up() {
     let guard = RemoteGuard::new(GuardKey::from_bytes([3; 16]), Window::REQUESTS);
-    let mut s = server_with(|config| config.limits.parked = 4, |asap| asap.guard = Arc::new(guard), |_| {});
+    let mut s = server_with(|config| config.limits.deferred = 4, |asap| asap.guard = Arc::new(guard), |_| {});
     for n in 0..100 {
         next(&mut s);
         s.p.send(flight_at(n, s.p.ms()));

@@ -128,7 +128,7 @@ fn overloaded_by_one_clients_limit() {
 fn overloaded_by_a_full_lot() {
     for (number, bytes) in [(1, 1 << 20), (9, 300)] {
         let limit = |config: &mut firstflight_stack::Config| {
-            (config.limits.parked, config.limits.parked_bytes) = (number, bytes);
+            (config.limits.deferred, config.limits.deferred_bytes) = (number, bytes);
         };
         let mut s = server_with(limit, |_| {}, |_| {});
         s.p.send(flight(5));

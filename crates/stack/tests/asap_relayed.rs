@@ -128,7 +128,7 @@ fn the_direct_copy_of_what_was_dropped_is_good() {
     is_dropped(&mut s, &relayed(5));
     let mut s = server();
     // The direct copy comes while the front's copy is verified, and the front's copy is then forgotten.
-    park(&mut s, &relayed(5));
+    defer(&mut s, &relayed(5));
     let got = s.asks(direct(5)).ack(AFTER);
     assert_eq!(reply(&got).hint, Hint::None);
     s.p.accept(s.listener);

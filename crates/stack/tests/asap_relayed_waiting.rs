@@ -19,11 +19,11 @@ use firstflight_wire::udp::Datagram;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// There was room when it was parked, and there is none at its verdict.
+/// There was room when it was deferred, and there is none at its verdict.
 #[test]
 fn what_finds_no_room_at_its_verdict_is_not_used_up() {
     let mut s = server_listening(|listen| listen.backlog = 1, |_| {});
-    park(&mut s, &relayed(5));
+    defer(&mut s, &relayed(5));
     s.p.flow(41_000, 77);
     s.p.send(seg().syn().mss(1460));
     s.p.expect().syn_ack().ack(1);
@@ -160,7 +160,7 @@ fn what_waits_is_forgotten_in_silence() {
     for (what, ends) in cases {
         println!("{what}");
         let mut s = server_of(|policy| policy.relayed = Some(permits.clone()));
-        park(&mut s, &relayed(5));
+        defer(&mut s, &relayed(5));
         assert_eq!((permits.pending(), s.p.stack.gauges().pending), (1, 1));
         ends(&mut s);
         s.p.pass(1000);

@@ -41,7 +41,7 @@ fn an_accepted_block_opens_at_once() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.quiet();
-    assert_eq!((s.p.stack.connections(), s.pending.pending()), (0, 1), "parked, with a permit");
+    assert_eq!((s.p.stack.connections(), s.pending.pending()), (0, 1), "deferred, with a permit");
     assert_eq!(s.verify(), 1);
     let got = s.p.expect().syn_ack().ack(AFTER).empty();
     assert_eq!(reply(&got), Some(Reply { status: Status::Accepted, tag: [5, 5], hint: Default::default() }));
@@ -59,16 +59,16 @@ fn an_accepted_block_opens_at_once() {
     assert_eq!(s.signatures(), 2);
 }
 
-// --- parked ------------------------------------------------------------------------------------------
+// --- deferred ------------------------------------------------------------------------------------------
 
 #[test]
-fn a_duplicate_of_a_parked_block_is_dropped() {
+fn a_duplicate_of_a_deferred_block_is_dropped() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.send(flight(5));
     // Nor with another payload, because it is the same SYN.
     s.p.send(flight(6));
-    assert_eq!(s.p.stack.counters().dropped(Drop::AlreadyParked), 2);
+    assert_eq!(s.p.stack.counters().dropped(Drop::AlreadyDeferred), 2);
     assert_eq!((s.verify(), s.pending.pending()), (1, 1));
     s.p.expect().syn_ack().ack(AFTER);
     s.p.quiet();
@@ -78,7 +78,7 @@ fn a_duplicate_of_a_parked_block_is_dropped() {
 }
 
 #[test]
-fn a_plain_syn_overtakes_a_parked_block() {
+fn a_plain_syn_overtakes_a_deferred_block() {
     let mut s = server();
     s.p.send(flight(5));
     let flights = s.p.stack.poll_verifications().unwrap();
@@ -103,7 +103,7 @@ fn rng() -> ChaCha20Rng {
 
 /// Only one of them can be the client's. The request of the other one is not executed later either.
 #[test]
-fn another_isn_replaces_a_parked_block() {
+fn another_isn_replaces_a_deferred_block() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.isn = 123_456;
@@ -119,7 +119,7 @@ fn another_isn_replaces_a_parked_block() {
 
 /// The client has given up, or an eavesdropper says so and sends a copy later.
 #[test]
-fn a_reset_cancels_a_parked_block_for_ever() {
+fn a_reset_cancels_a_deferred_block_for_ever() {
     let mut s = server();
     s.p.send(flight(5));
     s.p.send(seg().seq(1 << 12).rst());
@@ -134,7 +134,7 @@ fn a_reset_cancels_a_parked_block_for_ever() {
 
 /// The driver has no time to verify: the SYN becomes a handshake, and the client learns why.
 #[test]
-fn a_block_parked_for_too_long_is_answered_overloaded() {
+fn a_block_deferred_for_too_long_is_answered_overloaded() {
     for polled in [false, true] {
         let mut s = server();
         s.p.send(flight(5));
@@ -153,13 +153,13 @@ fn a_block_parked_for_too_long_is_answered_overloaded() {
         }
         s.p.nothing_to_accept(s.listener);
         let id = by_handshake(&mut s);
-        assert_eq!(outcome(&s, id), Outcome::Handshake(Reason::ParkedTooLong));
+        assert_eq!(outcome(&s, id), Outcome::Handshake(Reason::DeferredTooLong));
         is_used_up(&mut s, 5, 0);
     }
 }
 
 #[test]
-fn a_closed_listener_forgets_its_parked_blocks() {
+fn a_closed_listener_forgets_its_deferred_blocks() {
     let mut s = server();
     s.p.send(flight(5));
     let flights = s.p.stack.poll_verifications().unwrap();
@@ -428,7 +428,7 @@ fn no_block_is_taken_for_ten_seconds_after_a_syn_cookie() {
 /// The pressure began while the signatures were verified. The request is used up, and the client learns that it was
 /// not accepted.
 #[test]
-fn syn_cookies_sent_meanwhile_refuse_a_parked_block() {
+fn syn_cookies_sent_meanwhile_refuse_a_deferred_block() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
     s.p.send(flight(5));
     s.p.flow(CLIENT_PORT + 1, 9);
@@ -450,9 +450,9 @@ fn syn_cookies_sent_meanwhile_refuse_a_parked_block() {
     is_used_up(&mut s, 5, 0);
 }
 
-/// The parked SYN comes again while SYN cookies are sent: the cookie is the only answer to it.
+/// The deferred SYN comes again while SYN cookies are sent: the cookie is the only answer to it.
 #[test]
-fn a_syn_cookie_overtakes_a_parked_block() {
+fn a_syn_cookie_overtakes_a_deferred_block() {
     let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
     s.p.send(flight(5));
     let flights = s.p.stack.poll_verifications().unwrap();

@@ -218,7 +218,7 @@ fn a_verdict_that_takes_its_time_finds_all_of_it() {
     let data = stream(8192);
     let id = visit(&mut p, &data);
     p.idle(DELAY + Duration::from_millis(10));
-    assert_eq!(p.server.gauges().parked, 1);
+    assert_eq!(p.server.gauges().deferred, 1);
     p.verifies = true;
     p.verify();
     let (_, there, back) = serve(&mut p, listener, id, &data);

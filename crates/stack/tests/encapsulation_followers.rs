@@ -276,7 +276,7 @@ fn an_accepted_syn_has_16_kib_behind_it() {
 #[test]
 fn what_is_held_counts_among_the_bytes_that_wait() {
     let data = stream(2000);
-    let mut s = server_on(|config| config.limits.parked_bytes = 1500, |_| {});
+    let mut s = server_on(|config| config.limits.deferred_bytes = 1500, |_| {});
     s.p.send(flight(1, 1));
     s.p.send(follower(&data, 0, 1000));
     s.p.send(follower(&data, 1000, 1000));
@@ -294,13 +294,13 @@ fn what_is_held_counts_among_the_bytes_that_wait() {
 #[test]
 fn a_client_that_borrows_places_may_fill_half_of_the_room() {
     let data = stream(3000);
-    let mut s = server_on(|config| config.limits.parked_bytes = 8000, |_| {});
+    let mut s = server_on(|config| config.limits.deferred_bytes = 8000, |_| {});
     for n in 0..9 {
         s.p.flow(CLIENT_PORT + n, PEER_ISN);
         s.p.send(flight(1, 1 + n as u8));
     }
-    let parked = 8000 - 9 * 260;
-    assert!(parked > 5000, "nine SYNs take less than half");
+    let deferred = 8000 - 9 * 260;
+    assert!(deferred > 5000, "nine SYNs take less than half");
     for (offset, dropped) in [(0, 0), (1000, 1)] {
         s.p.send(follower(&data, offset, 1000));
         assert_eq!(drops(&mut s), dropped, "of the ninth, at {offset}");

@@ -54,7 +54,7 @@ fn said(reason: Reason) -> (Said, Said) {
         R::NotActive => (Never(ONLY_SEEN_THERE), By(server::not_active)),
         R::SynCookie => (Never(ONLY_SEEN_THERE), By(server::syn_cookie)),
         R::NoData => (By(client::no_data), By(server::no_data)),
-        R::ParkedTooLong => (Never(ONLY_SEEN_THERE), By(server::parked_too_long)),
+        R::DeferredTooLong => (Never(ONLY_SEEN_THERE), By(server::deferred_too_long)),
         R::SystemDisabled => (Kernel, Kernel),
         R::AcceptedPart => (Kernel, Never(CLIENT_ONLY)),
         R::ReplyStripped => (By(client::reply_stripped), Never(CLIENT_ONLY)),

@@ -176,5 +176,5 @@ fn a_late_answer_changes_nothing() {
     p.stack.handle_job(job.id, JobResult::Repeat, p.now);
     p.send(seg().seq(1).ack(1).data(DATA));
     let id = p.accept(listener);
-    assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::ParkedTooLong));
+    assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::DeferredTooLong));
 }

@@ -32,7 +32,7 @@ use firstflight_wire::{Instant, SeqNum};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time until the outcome of a copy that reached a server is certain: parked SYN and store.
+/// Time until the outcome of a copy that reached a server is certain: deferred SYN and store.
 const DECIDED: Duration = Duration::from_millis(60);
 /// How long a child answers its client's SYN.
 const LINGERS: Duration = Duration::from_secs(60);

@@ -41,7 +41,7 @@ pub struct Setup {
     loss: u8,
     few_permits: Rare,
     few_relayed: Rare,
-    few_parked: Rare,
+    few_deferred: Rare,
     few_connections: Rare,
     small_budget: Rare,
     short_backlog: Rare,

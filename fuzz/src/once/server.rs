@@ -239,10 +239,10 @@ impl Server {
     /// Checks the invariants.
     pub fn check(&self) {
         let (limits, gauges) = (&self.stack.config().limits, self.stack.gauges());
-        assert!(gauges.connections <= limits.connections && gauges.parked <= limits.parked);
+        assert!(gauges.connections <= limits.connections && gauges.deferred <= limits.deferred);
         let permits = self.policy.pending.pending();
         assert!(permits <= self.policy.pending.limit(), "{permits} pending permits");
-        let whose = gauges.connections + gauges.parked + gauges.quarantined;
+        let whose = gauges.connections + gauges.deferred + gauges.quarantined;
         assert!(permits as usize <= whose, "{permits} pending permits of {whose}");
         assert!(self.receiver.fronts() <= super::FRONTS);
     }
@@ -256,7 +256,7 @@ impl Server {
     /// Checks at the end that nothing is left.
     pub fn end(&self) {
         assert_eq!(self.stack.connections(), 0, "connections are left: {:?}", self.stack);
-        assert_eq!((self.stack.gauges().parked, self.stack.buffer_bytes()), (0, 0));
+        assert_eq!((self.stack.gauges().deferred, self.stack.buffer_bytes()), (0, 0));
         assert_eq!(self.policy.pending.pending(), 0, "pending permits are left");
     }
 }
@@ -290,7 +290,7 @@ fn start(
     config.limits = Limits::default()
         .connections(connections)
         .trace(4096)
-        .parked(if setup.few_parked.0 { 1 } else { 16 })
+        .deferred(if setup.few_deferred.0 { 1 } else { 16 })
         .time_wait(8);
     if setup.small_budget.0 {
         (config.limits.asap.per_second, config.limits.asap.relayed_per_second) = (30, 20);

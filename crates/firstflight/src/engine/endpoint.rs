@@ -65,7 +65,7 @@ impl Endpoint {
     }
 
     /// Like [`Endpoint::new`], for one of several servers that ask a shared `store` whether a first flight was seen
-    /// before. The store may take four fifths of [`Limits::parked_for`](firstflight_stack::Limits::parked_for) to
+    /// before. The store may take four fifths of [`Limits::deferred_for`](firstflight_stack::Limits::deferred_for) to
     /// answer. Without an answer the handshake is an ordinary one
     /// ([`Reason::StoreUnavailable`](crate::credential::Reason::StoreUnavailable)).
     ///
@@ -113,7 +113,7 @@ impl Endpoint {
             config.limits.trace = config.limits.trace.max(1024);
         }
         // Refuse before the stack's own deadline, because our refusal gives a more precise reason.
-        let within = config.limits.parked_for * 4 / 5;
+        let within = config.limits.deferred_for * 4 / 5;
         // Derived from the same secret, but independent of the stack's generator.
         let seed = Sha256::new_with_prefix(b"batches").chain_update(config.secret).finalize().into();
         let shared = Shared::new(config, store.is_some(), time);

@@ -1,4 +1,4 @@
-//! First flights with a certificate, on the server: from the parked SYN through the signatures to the child
+//! First flights with a certificate, on the server: from the deferred SYN through the signatures to the child
 //! (`docs/spec/asap.md`).
 
 use crate::asap::state::{Certificate, DirectCopy, Vouched};
@@ -64,7 +64,7 @@ impl Verifications {
 impl Server {
     /// See [`Stack::poll_verifications`](crate::Stack::poll_verifications).
     pub(crate) fn poll_verifications(&mut self) -> Option<Verifications> {
-        let jobs = core::iter::from_fn(|| self.parked.poll_verification()).take(BATCH);
+        let jobs = core::iter::from_fn(|| self.deferred.poll_verification()).take(BATCH);
         let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
         (!ids.is_empty()).then_some(Verifications { ids, candidates })
     }
@@ -100,34 +100,34 @@ impl Server {
         now: Instant,
     ) {
         let clock = flows.env.clock_at(now);
-        let listener = self.parked.get(id).and_then(|parked| self.listeners.get(parked.listener));
+        let listener = self.deferred.get(id).and_then(|deferred| self.listeners.get(deferred.listener));
         let Some(listener) = listener else { return };
-        if self.parked.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
-            drop(self.parked.take(id));
+        if self.deferred.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
+            drop(self.deferred.take(id));
             flows.env.journal.counters.relayed_dropped += 1;
             return;
         }
         let Some(policy) = listener.config.asap.as_ref() else { return };
         let decided = policy.decide(&candidate, verified, &mut self.asap.shard, &clock);
         if let Decision::Ask(job) = decided {
-            return self.parked.ask(id, candidate, job);
+            return self.deferred.ask(id, candidate, job);
         }
-        let Some(mut parked) = self.parked.take(id) else { return };
+        let Some(mut deferred) = self.deferred.take(id) else { return };
         let decision = match decided {
             Decision::Refuse(mut refused) => {
                 // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
-                let (reason, grant) = (refused.reason, parked.grant);
-                if !refused.is_forged() && !self.invalidate_parked(flows, &parked, true, now) {
+                let (reason, grant) = (refused.reason, deferred.grant);
+                if !refused.is_forged() && !self.invalidate_deferred(flows, &deferred, true, now) {
                     refused = refused.unreported();
                 }
                 Decision::Refuse(Handshake { reason, grant, refused: Some(refused), repeat: false })
             }
             Decision::Accept(()) | Decision::Ask(_) => Decision::Accept(()),
         };
-        if let Some(block) = &mut parked.block {
+        if let Some(block) = &mut deferred.block {
             block.candidate = Some(candidate);
         }
-        self.resume_with(flows, parked, decision, now);
+        self.resume_with(flows, deferred, decision, now);
     }
 
     /// Plans the child of a first flight with a certificate.

@@ -37,12 +37,12 @@ impl Server {
     /// See [`Stack::handle_relayed`](crate::Stack::handle_relayed).
     pub(crate) fn handle_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) {
         flows.env.journal.counters.relayed += 1;
-        if self.park_relayed(flows, now, flight).is_none() {
+        if self.defer_relayed(flows, now, flight).is_none() {
             flows.env.journal.counters.relayed_dropped += 1;
         }
     }
 
-    fn park_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) -> Option<()> {
+    fn defer_relayed(&mut self, flows: &mut Flows, now: Instant, flight: RelayedFlight<'_>) -> Option<()> {
         let RelayedFlight { client, server, segment, key: reply_key, seen_as } = flight;
         let port = flows.encapsulation.as_ref()?.port;
         let segment = Segment::parse(segment).ok()?;
@@ -60,7 +60,7 @@ impl Server {
         let taken = flows.table.find(&key).is_some()
             || flows.table.remembered(hash).is_some()
             || flows.table.early_ends.knows(hash, segment.seq)
-            || self.parked.find(&key).is_some();
+            || self.deferred.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.
         if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
@@ -81,10 +81,10 @@ impl Server {
         if !matches!(question.work, Work::Verify(_)) {
             return None;
         }
-        let bytes = self.parked.room_for(&segment)?;
-        let job = self.parked.park(&syn, bytes, self.listeners.id(index), question);
+        let bytes = self.deferred.room_for(&segment)?;
+        let job = self.deferred.defer(&syn, bytes, self.listeners.id(index), question);
         let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
-        self.parked.mark_relayed(job, Returned { key: reply_key, seen_as });
+        self.deferred.mark_relayed(job, Returned { key: reply_key, seen_as });
         Some(())
     }
 }

@@ -29,7 +29,7 @@ impl Stack {
     /// What must be verified now, at most [`BATCH`](firstflight_credential::asap::BATCH) first flights. Call it at the
     /// end of a burst of received packets, so that first flights that arrived together are verified together. Pass the
     /// verdicts to [`Stack::handle_verified`]. The SYNs wait until then, but not longer than
-    /// [`crate::Limits::parked_for`].
+    /// [`crate::Limits::deferred_for`].
     pub fn poll_verifications(&mut self) -> Option<Verifications> {
         self.server.poll_verifications()
     }

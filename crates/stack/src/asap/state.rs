@@ -28,7 +28,7 @@ impl ServerState {
 
 /// A credential block whose SYN waits.
 #[derive(Debug)]
-pub(crate) struct ParkedBlock {
+pub(crate) struct DeferredBlock {
     /// The tag that the reply repeats.
     pub tag: [u8; 2],
     /// Set once its signatures are right.
@@ -37,7 +37,7 @@ pub(crate) struct ParkedBlock {
     pub returned: Option<Returned>,
 }
 
-impl ParkedBlock {
+impl DeferredBlock {
     /// The block, if this work is about one.
     pub(crate) fn of(work: &Work) -> Option<Self> {
         match work {

@@ -87,21 +87,21 @@ impl Server {
             self.invalidate(&mut flows.env, syn, false);
             return dropped(reason);
         }
-        if let Some((job, isn)) = self.parked.find(&key) {
+        if let Some((job, isn)) = self.deferred.find(&key) {
             let offered = segment.options.fast_open().is_some() || segment.options.asap().is_some();
             // A SYN from a front may be dropped silently, the client's own SYN may not.
-            let stays = isn == segment.seq && !self.parked.is_relayed(job);
+            let stays = isn == segment.seq && !self.deferred.is_relayed(job);
             if stays && (offered || !segment.payload.is_empty()) {
-                if !self.parked.is_copy(job, segment) {
+                if !self.deferred.is_copy(job, segment) {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
                     self.invalidate(&mut flows.env, syn, false);
                 }
-                return dropped(Drop::AlreadyParked);
+                return dropped(Drop::AlreadyDeferred);
             }
-            if stays && self.parked.is_directly_behind(job, now) {
+            if stays && self.deferred.is_directly_behind(job, now) {
                 // Its client did not know whether the path would pass the first one, which is here: see
                 // `SynPlan::hedged`. The verdict answers both.
-                return dropped(Drop::AlreadyParked);
+                return dropped(Drop::AlreadyDeferred);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             if !self.overtaken(flows, job, now) {
@@ -153,7 +153,7 @@ impl Server {
     ) -> Option<u32> {
         match decision {
             Decision::Accept(admitted) => return self.adopt_early(flows, syn, admitted),
-            Decision::Ask(question) => return self.park(flows, syn, question),
+            Decision::Ask(question) => return self.defer(flows, syn, question),
             Decision::Refuse(NotAdmitted::Handshake(handshake)) => return self.adopt(flows, syn, &handshake),
             Decision::Refuse(NotAdmitted::Dropped(reason)) => flows.env.journal.drop_packet(reason),
             Decision::Refuse(NotAdmitted::Cookie) => self.answer_with_cookie(flows, syn),
@@ -171,7 +171,7 @@ impl Server {
             listener.cookies.press(syn.now);
         }
         // A pending verdict would cause a second answer to the same SYN.
-        if let Some((job, _)) = self.parked.find(&syn.key)
+        if let Some((job, _)) = self.deferred.find(&syn.key)
             && !self.overtaken(flows, job, syn.now)
         {
             return flows.env.journal.drop_packet(Drop::Unreported);

@@ -4,9 +4,9 @@
 pub(crate) mod admission;
 pub(crate) mod children;
 pub(crate) mod clients;
+mod deferral;
+pub(crate) mod deferred_syns;
 pub(crate) mod listeners;
-mod parking;
-pub(crate) mod parking_lot;
 pub(crate) mod syn;
 pub(crate) mod syn_cookies;
 mod time_wait_syns;
@@ -20,8 +20,8 @@ use crate::flows::slot::Slot;
 use crate::flows::table::Table;
 use crate::owners::Claims;
 use crate::server::clients::Clients;
+use crate::server::deferred_syns::DeferredSyns;
 use crate::server::listeners::{Listener, Listeners};
-use crate::server::parking_lot::ParkingLot;
 use crate::server::syn_cookies::SynCookies;
 use crate::server::time_wait_syns::Challenged;
 use crate::stack::gauges::Gauges;
@@ -39,7 +39,7 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 /// See the module.
 pub(crate) struct Server {
     pub listeners: Listeners,
-    pub parked: ParkingLot,
+    pub deferred: DeferredSyns,
     pub cookies: SynCookies,
     challenged: Challenged,
     /// First flights with certificates.
@@ -57,7 +57,8 @@ impl Server {
     pub(crate) fn new(limits: &Limits, cookies: [u8; 16], claims: Option<Claims>) -> Self {
         Self {
             listeners: Listeners::default(),
-            parked: ParkingLot::new(limits.parked, limits.parked_bytes, limits.parked_for).telling(claims),
+            deferred: DeferredSyns::new(limits.deferred, limits.deferred_bytes, limits.deferred_for)
+                .telling(claims),
             cookies: SynCookies::new(cookies),
             challenged: Challenged::default(),
             asap: ServerState::new(limits.asap),
@@ -100,7 +101,7 @@ impl Server {
 
     /// The SYN with the four-tuple `key` that waits for a verdict, and its sequence number.
     pub(crate) fn waiting_syn(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
-        self.parked.find(key)
+        self.deferred.find(key)
     }
 
     /// A SYN met a connection in TIME-WAIT, which acknowledges `ack`.
@@ -115,16 +116,16 @@ impl Server {
 
     /// The next question that the application has to answer.
     pub(crate) fn poll_job(&mut self) -> Option<Job> {
-        self.parked.poll_job().map(|(id, request)| Job { id, request })
+        self.deferred.poll_job().map(|(id, request)| Job { id, request })
     }
 
     /// Takes the answer to a question. An answer that comes too late is ignored.
     pub(crate) fn handle_job(&mut self, flows: &mut Flows, id: JobId, result: JobResult, now: Instant) {
-        let Some(parked) = self.parked.take(id) else { return };
-        let fallen = if result == JobResult::Accept { self.fallen(&flows.env, &parked, now) } else { None };
+        let Some(deferred) = self.deferred.take(id) else { return };
+        let fallen = if result == JobResult::Accept { self.fallen(&flows.env, &deferred, now) } else { None };
         match fallen {
-            Some(handshake) => self.resume_with(flows, parked, Decision::Refuse(handshake), now),
-            None => self.resume(flows, parked, result, now),
+            Some(handshake) => self.resume_with(flows, deferred, Decision::Refuse(handshake), now),
+            None => self.resume(flows, deferred, result, now),
         }
     }
 
@@ -170,20 +171,20 @@ impl Server {
         while self.quarantine.front().is_some_and(|(until, _)| *until <= now) {
             self.quarantine.pop_front();
         }
-        while let Some(parked) = self.parked.take_expired(now) {
-            let handshake = self.expired(flows, &parked, now);
-            self.resume_with(flows, parked, Decision::Refuse(handshake), now);
+        while let Some(deferred) = self.deferred.take_expired(now) {
+            let handshake = self.expired(flows, &deferred, now);
+            self.resume_with(flows, deferred, Decision::Refuse(handshake), now);
         }
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let quarantine = self.quarantine.front().map(|(until, _)| *until);
-        self.parked.next_deadline().into_iter().chain(quarantine).min()
+        self.deferred.next_deadline().into_iter().chain(quarantine).min()
     }
 
     pub(crate) fn add_gauges(&self, gauges: &mut Gauges) {
-        gauges.parked += self.parked.len();
+        gauges.deferred += self.deferred.len();
         gauges.quarantined += self.quarantine.len();
         gauges.add_listeners(&self.listeners);
     }

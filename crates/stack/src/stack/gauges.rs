@@ -23,7 +23,7 @@ pub struct Gauges {
     /// Connections that wait to be accepted.
     pub accept_queue: usize,
     /// First flights that wait for a verdict.
-    pub parked: usize,
+    pub deferred: usize,
     /// First flights that wait for a verdict, and accepted ones that wait for their client's ACK, including
     /// quarantined permits. A limit that several stacks share counts the permits of all of them.
     pub pending: u64,
@@ -45,7 +45,7 @@ impl Gauges {
             fragment_bytes,
             syn_queue,
             accept_queue,
-            parked,
+            deferred,
             pending,
             pending_limit,
             quarantined,
@@ -58,7 +58,7 @@ impl Gauges {
             (&mut self.fragment_bytes, fragment_bytes),
             (&mut self.syn_queue, syn_queue),
             (&mut self.accept_queue, accept_queue),
-            (&mut self.parked, parked),
+            (&mut self.deferred, deferred),
             (&mut self.quarantined, quarantined),
         ] {
             *sum += more;

@@ -21,8 +21,8 @@ use firstflight_wire::ip::{Ecn, Packet, Protocol, version};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, ParseError, udp};
 
-/// A RST for a parked SYN must be this close to it: behind the SYN and the data that it carries.
-const PARKED_WINDOW: u32 = 1 << 11;
+/// A RST for a deferred SYN must be this close to it: behind the SYN and the data that it carries.
+const DEFERRED_WINDOW: u32 = 1 << 11;
 
 impl Stack {
     /// Handles one IP packet. It may contain any bytes.
@@ -303,7 +303,7 @@ impl Stack {
         }
         if unlikely(segment.flags.contains(Flags::RST))
             && let Some((job, isn)) = self.server.waiting_syn(key)
-            && segment.seq.in_window(isn, PARKED_WINDOW)
+            && segment.seq.in_window(isn, DEFERRED_WINDOW)
         {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
             // later spoofed the RST.

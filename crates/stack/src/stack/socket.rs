@@ -40,7 +40,7 @@ impl Stack {
         }
     }
 
-    /// Replaces the cookie keys of a listener, from the next SYN on. First flights that are accepted or parked
+    /// Replaces the cookie keys of a listener, from the next SYN on. First flights that are accepted or deferred
     /// already are not affected, and neither is a verifier of the policy.
     ///
     /// False if there is no such listener, or one without Fast Open.

@@ -79,12 +79,12 @@ pub(crate) fn direct(id: u8) -> Seg {
 
 /// A front delivers `seg`, which would have come from the peer's address.
 pub(crate) fn hand_over(s: &mut Server, seg: &Seg) {
-    park(s, seg);
+    defer(s, seg);
     s.verify();
 }
 
 /// A front delivers `seg`, which then waits for its verification.
-pub(crate) fn park(s: &mut Server, seg: &Seg) {
+pub(crate) fn defer(s: &mut Server, seg: &Seg) {
     let packet = s.p.packet(seg);
     let ip = Packet::parse(&packet).unwrap();
     let datagram = Datagram::parse(ip.payload).unwrap();

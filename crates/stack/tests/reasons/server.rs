@@ -148,7 +148,7 @@ pub(super) fn store_unavailable() -> Outcome {
     by_handshake(&mut p, listener)
 }
 
-pub(super) fn parked_too_long() -> Outcome {
+pub(super) fn deferred_too_long() -> Outcome {
     let (mut p, listener) = asking();
     p.pass(30);
     by_handshake(&mut p, listener)

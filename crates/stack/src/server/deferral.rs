@@ -13,23 +13,23 @@ use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::{Admitted, Handshake, NotAdmitted, SynDecision};
+use crate::server::deferred_syns::DeferredSyn;
 use crate::server::listeners::Room;
-use crate::server::parking_lot::Parked;
 use crate::server::syn::Syn;
 use core::convert::Infallible;
 use firstflight_credential::{Decision, JobRequest, JobResult, Question, Reason};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::Segment;
 
-/// What is decided about a parked first flight.
-pub(crate) type ParkedDecision = Decision<(), Handshake, Infallible>;
+/// What is decided about a deferred first flight.
+pub(crate) type DeferredDecision = Decision<(), Handshake, Infallible>;
 
 impl Server {
     /// Keeps a SYN until its question is answered. Returns the connection that it opens if there is no room to wait.
-    pub(crate) fn park(&mut self, flows: &mut Flows, syn: &Syn<'_>, question: Question) -> Option<u32> {
-        if let Some(bytes) = self.parked.room_for(syn.segment) {
+    pub(crate) fn defer(&mut self, flows: &mut Flows, syn: &Syn<'_>, question: Question) -> Option<u32> {
+        if let Some(bytes) = self.deferred.room_for(syn.segment) {
             let listener = self.listeners.id(syn.listener);
-            self.parked.park(syn, bytes, listener, question);
+            self.deferred.defer(syn, bytes, listener, question);
             return None;
         }
         let Question { work, grant, permit } = question;
@@ -39,61 +39,68 @@ impl Server {
         self.adopt(flows, syn, &handshake)
     }
 
-    /// Handles the verdict for a parked first flight.
-    pub(crate) fn resume(&mut self, flows: &mut Flows, parked: Parked, result: JobResult, now: Instant) {
+    /// Handles the verdict for a deferred first flight.
+    pub(crate) fn resume(
+        &mut self,
+        flows: &mut Flows,
+        deferred: DeferredSyn,
+        result: JobResult,
+        now: Instant,
+    ) {
         let decision = match result {
             JobResult::Accept => Decision::Accept(()),
             // The reply says so, and the client decides whether the data may run again.
-            JobResult::Repeat if parked.block.is_some() => {
-                Decision::Refuse(parked.handshake_because(Reason::Replay))
+            JobResult::Repeat if deferred.block.is_some() => {
+                Decision::Refuse(deferred.handshake_because(Reason::Replay))
             }
             JobResult::Repeat => {
-                let grant = parked.grant;
+                let grant = deferred.grant;
                 Decision::Refuse(Handshake { reason: Reason::Replay, grant, refused: None, repeat: true })
             }
-            JobResult::Refuse(reason) => Decision::Refuse(parked.handshake_because(reason)),
+            JobResult::Refuse(reason) => Decision::Refuse(deferred.handshake_because(reason)),
         };
-        self.resume_with(flows, parked, decision, now);
+        self.resume_with(flows, deferred, decision, now);
     }
 
-    /// Does what was decided about a parked first flight, if there is still room for it.
+    /// Does what was decided about a deferred first flight, if there is still room for it.
     pub(crate) fn resume_with(
         &mut self,
         flows: &mut Flows,
-        mut parked: Parked,
-        decision: ParkedDecision,
+        mut deferred: DeferredSyn,
+        decision: DeferredDecision,
         now: Instant,
     ) {
-        let room = self.listeners.get(parked.listener).map(|listener| Room::of(listener, flows, now));
+        let room = self.listeners.get(deferred.listener).map(|listener| Room::of(listener, flows, now));
         let taken =
             matches!(decision, Decision::Accept(())) && room.as_ref().is_some_and(Room::takes_relayed);
-        if parked.is_relayed() && !taken {
+        if deferred.is_relayed() && !taken {
             flows.env.journal.counters.relayed_dropped += 1;
             return;
         }
-        let bytes = core::mem::take(&mut parked.segment);
+        let bytes = core::mem::take(&mut deferred.segment);
         let (Some(room), Ok(segment)) = (room, Segment::parse(&bytes)) else { return };
-        let Parked { listener, key, above, .. } = parked;
+        let DeferredSyn { listener, key, above, .. } = deferred;
         if flows.table.find(&key).is_some() {
             return;
         }
         let hash = flows.table.hasher.hash(&key);
         let syn = &Syn { listener: listener.index, key, hash, segment: &segment, above, now };
-        let decision = parked.judge_again(&room, decision);
+        let decision = deferred.judge_again(&room, decision);
         if let Some(child) = self.carry_out(flows, syn, decision) {
             flows.table.note(child);
         }
     }
 
-    /// A parked SYN's data comes another way. The verdict no longer matters, and no copy may be accepted. False if the
-    /// store of a farm cannot be told: then the SYN still waits, and its data must not come another way before the verdict.
+    /// A deferred SYN's data comes another way. The verdict no longer matters, and no copy may be accepted. False if
+    /// the store of a farm cannot be told: then the SYN still waits, and its data must not come another way before the
+    /// verdict.
     #[must_use]
     pub(crate) fn overtaken(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
         // A job for a store goes out anyway and rejects copies, but a verification does not.
         if !self.invalidate_unverified(flows, job, now) {
             return false;
         }
-        if self.parked.take(job).is_some_and(|parked| parked.is_relayed()) {
+        if self.deferred.take(job).is_some_and(|deferred| deferred.is_relayed()) {
             flows.env.journal.counters.relayed_dropped += 1;
         }
         true
@@ -101,28 +108,28 @@ impl Server {
 
     /// False if the job is lost.
     pub(crate) fn tell(&mut self, job: Option<JobRequest>) -> bool {
-        job.is_none_or(|job| self.parked.tell(job))
+        job.is_none_or(|job| self.deferred.tell(job))
     }
 
     /// Handles a segment that may follow a SYN of no connection. It is kept if the SYN waits; otherwise it is
     /// dropped silently. Its sender has no answer yet, so a RST would end its connection. The sender retransmits
     /// the segment.
     pub(crate) fn handle_follower(&mut self, env: &mut Env, key: &FlowKey, segment: &Segment<'_>) {
-        let waits = self.parked.find(key).map(|(job, _)| job);
-        if !waits.is_some_and(|job| self.parked.follow(job, segment)) {
+        let waits = self.deferred.find(key).map(|(job, _)| job);
+        if !waits.is_some_and(|job| self.deferred.follow(job, segment)) {
             env.journal.drop_packet(Drop::Follower);
         }
     }
 }
 
-impl Parked {
+impl DeferredSyn {
     /// The handshake of a SYN whose first flight is refused for `reason`.
     pub(crate) fn handshake_because(&self, reason: Reason) -> Handshake {
         Handshake { reason, grant: self.grant, refused: self.refused_because(reason), repeat: false }
     }
 
     /// Decides again about a SYN that waited. The queues may have filled meanwhile.
-    fn judge_again(self, room: &Room, decision: ParkedDecision) -> SynDecision {
+    fn judge_again(self, room: &Room, decision: DeferredDecision) -> SynDecision {
         // A repeat gets no permit among the connections that wait to be accepted, and a SYN cookie would not know of
         // it.
         let repeat = matches!(&decision, Decision::Refuse(handshake) if handshake.repeat);

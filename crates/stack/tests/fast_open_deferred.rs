@@ -49,8 +49,8 @@ fn first_flight() -> Seg {
     seg().syn().mss(1460).cookie(&[9; 8]).data(DATA)
 }
 
-/// The SYN is parked: no answer is sent, and there is one job.
-fn parked(p: &mut Peer) -> JobId {
+/// The SYN is deferred: no answer is sent, and there is one job.
+fn deferred(p: &mut Peer) -> JobId {
     p.send(first_flight());
     p.quiet();
     let job = p.stack.poll_job().expect("no job");
@@ -66,7 +66,7 @@ fn answer(p: &mut Peer, id: JobId, result: JobResult) {
 #[test]
 fn an_accepted_first_flight_opens_when_the_verdict_comes() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     assert_eq!((p.stack.connections(), pending.pending()), (0, 1));
     p.at(10);
     answer(&mut p, job, JobResult::Accept);
@@ -82,9 +82,9 @@ fn an_accepted_first_flight_opens_when_the_verdict_comes() {
 }
 
 #[test]
-fn new_keys_leave_a_parked_first_flight_alone() {
+fn new_keys_leave_a_deferred_first_flight_alone() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     let keys = KeyRing::new(Scheme::Linux, key(9));
     assert!(p.stack.set_keys(listener, Arc::new(keys)));
     assert_eq!(pending.pending(), 1);
@@ -97,7 +97,7 @@ fn new_keys_leave_a_parked_first_flight_alone() {
 #[test]
 fn a_refused_first_flight_is_an_ordinary_handshake() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     answer(&mut p, job, JobResult::Refuse(Reason::Expired));
     p.expect().syn_ack().ack(1).no_fast_open();
     p.nothing_to_accept(listener);
@@ -111,7 +111,7 @@ fn a_refused_first_flight_is_an_ordinary_handshake() {
 #[test]
 fn without_a_verdict_it_becomes_an_ordinary_handshake() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.at(24);
     p.quiet();
     p.at(30);
@@ -124,17 +124,17 @@ fn without_a_verdict_it_becomes_an_ordinary_handshake() {
     p.send(seg().seq(1).ack(1).data(DATA));
     let id = p.accept(listener);
     assert_eq!(p.read(id), DATA);
-    assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::ParkedTooLong));
+    assert_eq!(p.stack.info(id).unwrap().outcome, Outcome::Handshake(Reason::DeferredTooLong));
 }
 
 #[test]
-fn a_duplicate_of_a_parked_syn_is_dropped() {
+fn a_duplicate_of_a_deferred_syn_is_dropped() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.send(first_flight());
     p.quiet();
     assert!(p.stack.poll_job().is_none());
-    assert_eq!((p.stack.counters().dropped(Drop::AlreadyParked), pending.pending()), (1, 1));
+    assert_eq!((p.stack.counters().dropped(Drop::AlreadyDeferred), pending.pending()), (1, 1));
     answer(&mut p, job, JobResult::Accept);
     p.expect().syn_ack().ack(AFTER);
     p.accept(listener);
@@ -150,7 +150,7 @@ const BEHIND: u64 = 6;
 fn a_plain_syn_directly_behind_it_waits_for_the_verdict() {
     for accept in [true, false] {
         let (mut p, listener, pending) = server();
-        let job = parked(&mut p);
+        let job = deferred(&mut p);
         p.send(seg().syn().mss(1460));
         p.quiet();
         assert_eq!(pending.pending(), 1);
@@ -175,7 +175,7 @@ fn a_plain_syn_directly_behind_it_waits_for_the_verdict() {
 #[test]
 fn a_plain_syn_overtakes_the_verdict() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.pass(BEHIND);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack().ack(1);
@@ -189,11 +189,11 @@ fn a_plain_syn_overtakes_the_verdict() {
 }
 
 #[test]
-fn another_isn_on_the_same_ports_replaces_the_parked_syn() {
+fn another_isn_on_the_same_ports_replaces_the_deferred_syn() {
     let (mut p, listener, _) = server();
-    let old = parked(&mut p);
+    let old = deferred(&mut p);
     p.isn = 123_456;
-    let new = parked(&mut p);
+    let new = deferred(&mut p);
     answer(&mut p, old, JobResult::Accept);
     p.quiet();
     p.nothing_to_accept(listener);
@@ -203,12 +203,12 @@ fn another_isn_on_the_same_ports_replaces_the_parked_syn() {
 }
 
 #[test]
-fn parked_syns_are_bounded_in_number_and_bytes() {
+fn deferred_syns_are_bounded_in_number_and_bytes() {
     for (entries, bytes) in [(2, 1 << 20), (100, 100)] {
         let (mut p, _, pending) = server_with(
             |c| {
-                c.limits.parked = entries;
-                c.limits.parked_bytes = bytes;
+                c.limits.deferred = entries;
+                c.limits.deferred_bytes = bytes;
             },
             |_| {},
         );
@@ -225,9 +225,9 @@ fn parked_syns_are_bounded_in_number_and_bytes() {
 }
 
 #[test]
-fn a_closed_listener_forgets_its_parked_syns() {
+fn a_closed_listener_forgets_its_deferred_syns() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.stack.unlisten(listener, p.now);
     let again = p.listen();
     answer(&mut p, job, JobResult::Accept);
@@ -238,11 +238,11 @@ fn a_closed_listener_forgets_its_parked_syns() {
     p.quiet();
 }
 
-/// While SYN cookies are sent, and for 10 s after, no first flight is accepted, including parked ones.
+/// While SYN cookies are sent, and for 10 s after, no first flight is accepted, including deferred ones.
 #[test]
 fn syn_cookie_pressure_overtakes_the_verdict() {
     let (mut p, listener, pending) = server_with(|_| {}, |c| c.syn_backlog = 1);
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.flow(CLIENT_PORT + 1, 5);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
@@ -259,9 +259,9 @@ fn syn_cookie_pressure_overtakes_the_verdict() {
 
 /// The same SYN gets a cookie under pressure. The verdict must not cause a second answer.
 #[test]
-fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
+fn a_syn_answered_with_a_cookie_is_no_longer_deferred() {
     let (mut p, listener, pending) = server_with(|_| {}, |c| c.syn_backlog = 1);
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.flow(CLIENT_PORT + 1, 5);
     p.send(seg().syn().mss(1460));
     p.expect().syn_ack();
@@ -274,9 +274,9 @@ fn a_syn_answered_with_a_cookie_is_no_longer_parked() {
     assert_eq!(pending.pending(), 0);
 }
 
-/// RFC 9293 §3.6.1: a parked SYN that took the place of a TIME-WAIT still gets a larger ISN.
+/// RFC 9293 §3.6.1: a deferred SYN that took the place of a TIME-WAIT still gets a larger ISN.
 #[test]
-fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
+fn a_deferred_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
     let (mut p, listener, _) = server_with(|c| c.tcp.set_nodelay(true), |_| {});
     let id = p.open_passive(listener, seg().mss(1460));
     // This is far more than the ISN clock moves in this time.
@@ -290,16 +290,16 @@ fn a_parked_syn_that_reopened_a_time_wait_gets_a_larger_isn() {
     p.send(seg().seq(1).ack(400_002).fin());
     p.expect().is_ack();
     p.isn = p.isn.wrapping_add(100_000);
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     answer(&mut p, job, JobResult::Accept);
     assert!(p.expect().syn_ack().raw_seq.gt(end));
 }
 
 /// A client that gives up cancels its first flight: a late verdict delivers nothing.
 #[test]
-fn a_reset_cancels_a_parked_syn() {
+fn a_reset_cancels_a_deferred_syn() {
     let (mut p, listener, pending) = server();
-    let job = parked(&mut p);
+    let job = deferred(&mut p);
     p.send(seg().seq(50_000).rst());
     assert_eq!(pending.pending(), 1, "a RST that does not fit is not believed");
     p.send(seg().seq(AFTER).rst());

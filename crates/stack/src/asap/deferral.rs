@@ -7,7 +7,7 @@ use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::Handshake;
-use crate::server::parking_lot::{Parked, ParkingLot};
+use crate::server::deferred_syns::{DeferredSyn, DeferredSyns};
 use crate::server::syn::Syn;
 use alloc::boxed::Box;
 use firstflight_credential::asap::{Candidate, Refused, reason};
@@ -16,7 +16,7 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::{AsapOption, Status};
 use firstflight_wire::tcp::Segment;
 
-impl Parked {
+impl DeferredSyn {
     /// Whether a front delivered it.
     pub(crate) fn is_relayed(&self) -> bool {
         self.block.as_ref().is_some_and(|block| block.returned.is_some())
@@ -41,7 +41,7 @@ impl Parked {
     }
 }
 
-impl ParkingLot {
+impl DeferredSyns {
     /// Queues the verification of a waiting SYN's signatures. If the kind of work is unknown, nobody answers, and the
     /// SYN's deadline decides.
     pub(crate) fn verify(&mut self, id: JobId, work: Work) {
@@ -70,8 +70,8 @@ impl ParkingLot {
         if !self.entries.lives(id.index, id.generation) {
             return;
         }
-        if let Some(parked) = self.entries.get_mut(id.index) {
-            if let Some(block) = &mut parked.block {
+        if let Some(deferred) = self.entries.get_mut(id.index) {
+            if let Some(block) = &mut deferred.block {
                 block.candidate = Some(candidate);
             }
             self.hand_out(id, request);
@@ -80,7 +80,7 @@ impl ParkingLot {
 
     /// Notes that a front delivered a waiting SYN.
     pub(super) fn mark_relayed(&mut self, id: JobId, returned: Returned) {
-        if let Some(block) = self.entries.get_mut(id.index).and_then(|parked| parked.block.as_mut()) {
+        if let Some(block) = self.entries.get_mut(id.index).and_then(|deferred| deferred.block.as_mut()) {
             block.returned = Some(returned);
         }
     }
@@ -88,26 +88,27 @@ impl ParkingLot {
     /// Whether a front delivered this SYN.
     #[must_use]
     pub(crate) fn is_relayed(&self, id: JobId) -> bool {
-        self.entries.get(id.index).is_some_and(Parked::is_relayed)
+        self.entries.get(id.index).is_some_and(DeferredSyn::is_relayed)
     }
 
     /// Whether `syn` shows the same credential as the waiting SYN. Then the verdict for the waiting SYN uses the
     /// credential up.
     #[must_use]
     pub(crate) fn is_copy(&self, job: JobId, syn: &Segment<'_>) -> bool {
-        let parked = self.entries.get(job.index).and_then(|parked| Segment::parse(&parked.segment).ok());
+        let deferred =
+            self.entries.get(job.index).and_then(|deferred| Segment::parse(&deferred.segment).ok());
         let option = |segment: &Segment<'_>| segment.options.asap().map(AsapOption::parse);
         let most = match option(syn) {
             // Data behind the block that was changed on the path does not make it another credential.
             Some(Some(AsapOption::Block { len, .. })) => usize::from(len),
             _ => usize::MAX,
         };
-        parked.is_some_and(|parked| {
+        deferred.is_some_and(|deferred| {
             let [one, two] =
-                [parked.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
+                [deferred.payload, syn.payload].map(|payload| payload.get(..most).unwrap_or(payload));
             one == two
-                && option(&parked) == option(syn)
-                && parked.options.fast_open() == syn.options.fast_open()
+                && option(&deferred) == option(syn)
+                && deferred.options.fast_open() == syn.options.fast_open()
         })
     }
 }
@@ -129,19 +130,19 @@ impl Server {
         }
     }
 
-    /// The handshake of a parked SYN whose certificate does not stand any more, though a store accepts the request.
-    pub(crate) fn fallen(&self, env: &Env, parked: &Parked, now: Instant) -> Option<Handshake> {
-        let candidate = parked.block.as_ref()?.candidate.as_ref()?;
+    /// The handshake of a deferred SYN whose certificate does not stand any more, though a store accepts the request.
+    pub(crate) fn fallen(&self, env: &Env, deferred: &DeferredSyn, now: Instant) -> Option<Handshake> {
+        let candidate = deferred.block.as_ref()?.candidate.as_ref()?;
         let refused = candidate.stands(&self.asap.shard, &env.clock_at(now)).err()?;
-        let (reason, grant) = (reason(refused.status), parked.grant);
+        let (reason, grant) = (reason(refused.status), deferred.grant);
         Some(Handshake { reason, grant, refused: Some(refused), repeat: false })
     }
 
     /// The handshake of a SYN that waited too long. Its first flight is invalidated.
-    pub(crate) fn expired(&mut self, flows: &mut Flows, parked: &Parked, now: Instant) -> Handshake {
+    pub(crate) fn expired(&mut self, flows: &mut Flows, deferred: &DeferredSyn, now: Instant) -> Handshake {
         // If the store was asked, it knows of the request in any case.
-        let told = parked.is_verified() || self.invalidate_parked(flows, parked, false, now);
-        let handshake = parked.handshake_because(Reason::ParkedTooLong);
+        let told = deferred.is_verified() || self.invalidate_deferred(flows, deferred, false, now);
+        let handshake = deferred.handshake_because(Reason::DeferredTooLong);
         let unreported = |refused: Refused| if told { refused } else { refused.unreported() };
         Handshake { refused: handshake.refused.map(unreported), ..handshake }
     }
@@ -149,25 +150,34 @@ impl Server {
     /// Invalidates the first flight of a SYN that its client sent and whose signatures are being verified. False as in
     /// [`Self::invalidate`]; true for any other SYN.
     pub(crate) fn invalidate_unverified(&mut self, flows: &mut Flows, job: JobId, now: Instant) -> bool {
-        let Some(parked) = self.parked.get(job).filter(|parked| parked.block.is_some()) else { return true };
-        if parked.is_verified() || parked.is_relayed() {
+        let Some(deferred) = self.deferred.get(job).filter(|deferred| deferred.block.is_some()) else {
+            return true;
+        };
+        if deferred.is_verified() || deferred.is_relayed() {
             return true;
         }
-        let (listener, key, segment) = (parked.listener, parked.key, parked.segment.clone());
+        let (listener, key, segment) = (deferred.listener, deferred.key, deferred.segment.clone());
         self.invalidate_segment(flows, listener, key, &segment, false, now)
     }
 
-    /// Invalidates the first flight of a SYN that is no longer parked. False as in [`Self::invalidate`].
-    pub(super) fn invalidate_parked(
+    /// Invalidates the first flight of a SYN that is no longer deferred. False as in [`Self::invalidate`].
+    pub(super) fn invalidate_deferred(
         &mut self,
         flows: &mut Flows,
-        parked: &Parked,
+        deferred: &DeferredSyn,
         checked: bool,
         now: Instant,
     ) -> bool {
         // A front's client also sends the same request directly.
-        parked.is_relayed()
-            || self.invalidate_segment(flows, parked.listener, parked.key, &parked.segment, checked, now)
+        deferred.is_relayed()
+            || self.invalidate_segment(
+                flows,
+                deferred.listener,
+                deferred.key,
+                &deferred.segment,
+                checked,
+                now,
+            )
     }
 
     fn invalidate_segment(

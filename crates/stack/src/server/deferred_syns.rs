@@ -1,6 +1,6 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
-use crate::asap::state::{ParkedBlock, VerificationQueue};
+use crate::asap::state::{DeferredBlock, VerificationQueue};
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
@@ -17,9 +17,9 @@ use firstflight_wire::{Instant, SeqNum};
 /// Longest TCP header, bytes.
 const MOST_HEADER: usize = 60;
 
-/// A parked SYN.
+/// A deferred SYN.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct DeferredSyn {
     /// Its four-tuple, and the hash of it.
     pub key: FlowKey,
     hash: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Parked {
     /// Its permit among the pending first flights.
     pub permit: PendingPermit,
     /// Set if it came with a certificate.
-    pub block: Option<ParkedBlock>,
+    pub block: Option<DeferredBlock>,
     deadline: Instant,
 }
 
@@ -47,8 +47,8 @@ const DIRECTLY: Duration = Duration::from_millis(5);
 
 /// The place where first flights wait for a verdict.
 #[derive(Debug)]
-pub(crate) struct ParkingLot {
-    pub entries: Slab<Parked>,
+pub(crate) struct DeferredSyns {
+    pub entries: Slab<DeferredSyn>,
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
     jobs: VecDeque<(JobId, JobRequest)>,
@@ -60,7 +60,7 @@ pub(crate) struct ParkingLot {
     claims: Option<Claims>,
 }
 
-impl ParkingLot {
+impl DeferredSyns {
     /// A lot with these bounds.
     #[must_use]
     pub(crate) fn new(max_entries: usize, max_bytes: usize, lasts: Duration) -> Self {
@@ -98,8 +98,8 @@ impl ParkingLot {
         copy_of(segment).filter(|bytes| self.entries.len() < self.max_entries && has_room(bytes))
     }
 
-    /// Parks a SYN, whose [copy](Self::room_for) is `bytes`, and queues its question.
-    pub(crate) fn park(
+    /// Defers a SYN, whose [copy](Self::room_for) is `bytes`, and queues its question.
+    pub(crate) fn defer(
         &mut self,
         syn: &Syn<'_>,
         bytes: Vec<u8>,
@@ -112,7 +112,7 @@ impl ParkingLot {
         if let Some(claims) = &self.claims {
             claims.claim(hash);
         }
-        let parked = Parked {
+        let deferred = DeferredSyn {
             key,
             hash,
             isn: segment.seq,
@@ -122,10 +122,10 @@ impl ParkingLot {
             listener,
             grant,
             permit,
-            block: ParkedBlock::of(&work),
+            block: DeferredBlock::of(&work),
             deadline: now + self.lasts,
         };
-        let (index, generation) = self.entries.insert(parked);
+        let (index, generation) = self.entries.insert(deferred);
         self.by_flow.insert(key, index);
         self.order.push_back((index, generation));
         let id = JobId { index, generation };
@@ -139,7 +139,7 @@ impl ParkingLot {
     /// Whether what arrives now directly follows a waiting SYN.
     #[must_use]
     pub(crate) fn is_directly_behind(&self, id: JobId, now: Instant) -> bool {
-        self.entries.get(id.index).is_some_and(|parked| now + self.lasts <= parked.deadline + DIRECTLY)
+        self.entries.get(id.index).is_some_and(|deferred| now + self.lasts <= deferred.deadline + DIRECTLY)
     }
 
     pub(crate) fn most_jobs(&self) -> usize {
@@ -157,7 +157,7 @@ impl ParkingLot {
 
     /// A waiting SYN.
     #[must_use]
-    pub(crate) fn get(&self, id: JobId) -> Option<&Parked> {
+    pub(crate) fn get(&self, id: JobId) -> Option<&DeferredSyn> {
         let lives = self.entries.lives(id.index, id.generation);
         self.entries.get(id.index).filter(|_| lives)
     }
@@ -172,7 +172,7 @@ impl ParkingLot {
         has_room
     }
 
-    /// The job of the SYN parked for `key`, and the SYN's sequence number.
+    /// The job of the SYN deferred for `key`, and the SYN's sequence number.
     #[must_use]
     pub(crate) fn find(&self, key: &FlowKey) -> Option<(JobId, SeqNum)> {
         if self.by_flow.is_empty() {
@@ -187,45 +187,45 @@ impl ParkingLot {
     /// too far behind the SYN, does not fit, or is there already.
     pub(crate) fn follow(&mut self, job: JobId, segment: &Segment<'_>) -> bool {
         let Some(bytes) = copy_of(segment) else { return false };
-        let Some(parked) = self.entries.get_live(job.index, job.generation) else { return false };
+        let Some(deferred) = self.entries.get_live(job.index, job.generation) else { return false };
         // A client with many first flights must leave room for the SYNs of others.
-        let most = if parked.permit.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
+        let most = if deferred.permit.is_borrowed() { self.max_bytes / 2 } else { self.max_bytes };
         let room = most.saturating_sub(self.bytes);
-        let Ok(syn) = Segment::parse(&parked.segment) else { return false };
+        let Ok(syn) = Segment::parse(&deferred.segment) else { return false };
         let end = syn.seq + syn.len();
         let offset = segment.seq.distance_from(end);
         let near = segment.seq.ge(end) && offset.saturating_add(segment.len()) <= FOLLOWER_BYTES;
         // Overlapping segments must not take more memory than this.
-        let held: usize = parked.followers.iter().map(Vec::len).sum();
+        let held: usize = deferred.followers.iter().map(Vec::len).sum();
         let most = (FOLLOWER_BYTES as usize + FOLLOWERS * MOST_HEADER).saturating_sub(held);
-        if !near || parked.followers.len() >= FOLLOWERS || bytes.len() > room.min(most) {
+        if !near || deferred.followers.len() >= FOLLOWERS || bytes.len() > room.min(most) {
             return false;
         }
-        if parked.followers.contains(&bytes) {
+        if deferred.followers.contains(&bytes) {
             return false;
         }
         self.bytes += bytes.len();
-        parked.followers.push(bytes);
+        deferred.followers.push(bytes);
         true
     }
 
     /// Takes a SYN out; `None` if the job is no longer valid.
-    pub(crate) fn take(&mut self, job: JobId) -> Option<Parked> {
+    pub(crate) fn take(&mut self, job: JobId) -> Option<DeferredSyn> {
         if !self.entries.lives(job.index, job.generation) {
             return None;
         }
-        let parked = self.entries.remove(job.index)?;
-        self.bytes -= parked.segment.len() + parked.followers.iter().map(Vec::len).sum::<usize>();
-        self.by_flow.remove(&parked.key);
+        let deferred = self.entries.remove(job.index)?;
+        self.bytes -= deferred.segment.len() + deferred.followers.iter().map(Vec::len).sum::<usize>();
+        self.by_flow.remove(&deferred.key);
         if let Some(claims) = &self.claims {
-            claims.release(parked.hash);
+            claims.release(deferred.hash);
         }
-        if parked.is_relayed() {
+        if deferred.is_relayed() {
             // The store must not be asked: it would use the request up, and the client's direct copy must still be
             // accepted.
             self.jobs.retain(|(id, _)| *id != job);
         }
-        Some(parked)
+        Some(deferred)
     }
 
     /// The next job to hand out.
@@ -244,7 +244,7 @@ impl ParkingLot {
     }
 
     /// Takes out one SYN whose deadline has passed.
-    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Parked> {
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<DeferredSyn> {
         while let Some(&(index, generation)) = self.order.front() {
             if self.entries.lives(index, generation) {
                 if self.entries.get(index)?.deadline > now {
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn jobs_that_nobody_takes_do_not_pile_up() {
-        let mut lot = ParkingLot::new(4, 1 << 20, Duration::from_millis(25));
+        let mut syns = DeferredSyns::new(4, 1 << 20, Duration::from_millis(25));
         let pending = Arc::new(PendingLimit::new(100));
         let listener = ListenerId { index: 0, generation: 0 };
         let mut bytes = [0; 20];
@@ -307,11 +307,11 @@ mod tests {
             let work = Work::Ask(JobRequest::Verify { key: 1 });
             let now = Instant::ZERO;
             let syn = Syn { listener: 0, key, hash: 0, segment: &segment, above: None, now };
-            lot.park(&syn, bytes.to_vec(), listener, Question { work, grant: None, permit });
-            let (job, _) = lot.find(&key).unwrap();
-            drop(lot.take(job));
-            assert!(lot.jobs.len() <= 8);
+            syns.defer(&syn, bytes.to_vec(), listener, Question { work, grant: None, permit });
+            let (job, _) = syns.find(&key).unwrap();
+            drop(syns.take(job));
+            assert!(syns.jobs.len() <= 8);
         }
-        assert!(lot.poll_job().is_none());
+        assert!(syns.poll_job().is_none());
     }
 }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Asks an external verifier about every first flight.
-struct Parks;
+struct Defers;
 
-impl Verifier for Parks {
+impl Verifier for Defers {
     fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
         Verdict::Pending { job: JobRequest::Verify { key: 0 }, grant: None }
     }
 }
 
-fn parking() -> FastOpenPolicy {
+fn deferral() -> FastOpenPolicy {
     let mut policy = policy(key(1), 10);
-    policy.verifier = Some(Arc::new(Parks));
+    policy.verifier = Some(Arc::new(Defers));
     policy
 }
 
@@ -32,7 +32,7 @@ fn waiting(n: usize, connections: usize, backlog: (usize, usize)) -> (Pair, List
             }
         });
     let listener = pair.listen_with(|config| {
-        config.fast_open = Some(parking());
+        config.fast_open = Some(deferral());
         (config.backlog, config.syn_backlog) = backlog;
     });
     for _ in 0..n {
@@ -81,7 +81,7 @@ fn refusals_beyond_the_syn_queue_are_answered_with_cookies() {
 fn a_verdict_is_not_for_the_next_listener() {
     let (mut pair, listener, jobs) = waiting(1, 10, (10, 10));
     pair.server.unlisten(listener, pair.now);
-    let next = pair.listen(Some(parking()));
+    let next = pair.listen(Some(deferral()));
     answer(&mut pair, &jobs, JobResult::Accept);
     assert_eq!((pair.server.connections(), pair.server.queues(next)), (0, Some((0, 0))));
 }
