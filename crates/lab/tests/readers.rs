@@ -32,7 +32,7 @@ use firstflight_wire::asap::{VerifierId, Zone};
 
 #[test]
 fn objects_of_the_dns_path_by_dns() {
-    Reader { name: "dns_parse", run: dns_parse::run, short: 1, samples: 12, longest: 240 }.check();
+    Reader { name: "dns_parse", run: dns_parse::run, short: 1, samples: 3, longest: 240 }.check();
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn proxy_headers() {
 
 #[test]
 fn messages_of_socks() {
-    Reader { name: "socks", run: socks::run, short: 2, samples: 56, longest: 300 }.check();
+    Reader { name: "socks", run: socks::run, short: 2, samples: 14, longest: 300 }.check();
 }
 
 #[test]
