@@ -345,7 +345,7 @@ impl Client {
     }
 
     /// Connection `index` is no longer carried in a lookup: it has a server now, or is over.
-    pub(crate) fn disarm(&mut self, key: &FlowKey, index: u32) {
+    pub(crate) fn forget_in_lookup(&mut self, key: &FlowKey, index: u32) {
         let wild = anywhere(key);
         if self.in_lookup.get(&wild).is_some_and(|in_lookup| in_lookup.index == index) {
             self.in_lookup.remove(&wild);

@@ -345,7 +345,7 @@ impl Client {
             && let Some(slot) = flows.table.slots.get(index)
         {
             let key = slot.key;
-            self.disarm(&key, index);
+            self.forget_in_lookup(&key, index);
         }
         flows.trace_outcome(index, outcome);
         disposition

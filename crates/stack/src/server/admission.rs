@@ -1,5 +1,5 @@
 //! What becomes of a SYN for a listener. One function sees everything that decides it, and returns everything that can
-//! happen; another one carries that out. A first flight that is refused is invalidated only here, so that no copy of it
+//! happen; another one carries that out. A first flight that is refused is invalidated here or in `admit`, so that no copy of it
 //! is accepted later.
 
 use crate::asap::state::Certificate;

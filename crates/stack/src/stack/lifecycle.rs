@@ -16,11 +16,11 @@ impl Stack {
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
         if unlikely(self.flows.table.has_notifications()) {
-            self.take_all_news(now);
+            self.take_all_notifications(now);
         }
     }
 
-    fn take_all_news(&mut self, now: Instant) {
+    fn take_all_notifications(&mut self, now: Instant) {
         while self.flows.table.has_notifications() {
             let notifications = self.flows.table.take_notifications();
             for index in &notifications {
@@ -150,7 +150,7 @@ impl Stack {
         }
         if unlikely(self.client.has_in_lookup()) {
             let key = slot.key;
-            self.client.disarm(&key, index);
+            self.client.forget_in_lookup(&key, index);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }

@@ -383,7 +383,7 @@ impl Stack {
         self.client.poll_learnt()
     }
 
-    /// The next verification to hand out.
+    /// The next question to another party, which [`Stack::handle_job`] answers.
     pub fn poll_job(&mut self) -> Option<Job> {
         self.server.poll_job()
     }
