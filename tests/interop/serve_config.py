@@ -32,6 +32,7 @@ WITH_VALUE = {
     "--pending-per-client": ("listener.engine", "pending_per_client", NUMBER),
     "--response": ("listener.engine", "response", TEXT),
     "--threads": ("gateway", "threads", NUMBER),
+    "--user": ("gateway", "user", TEXT),
     "--root": ("service", "root", TEXT),
     "--key-file": ("listener", "key_file", TEXT),
     "--key-schedule": ("listener", "key_schedule", TEXT),

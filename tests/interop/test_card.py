@@ -767,6 +767,68 @@ def test_a_few_privileges_are_enough(card, family):
         assert card.get(family)[0]["status"] == 200
 
 
+#: capabilities(7).
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF = 1, 2, 10, 12, 13, 39
+KEPT = sum(1 << number for number in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN))
+
+
+def capabilities(pid):
+    """The sets of each thread of a process."""
+    threads = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/status") as file:
+            found = re.findall(r"^Cap(\w+):\s*([0-9a-f]+)", file.read(), re.MULTILINE)
+        threads.append({name: int(value, 16) for name, value in found})
+    return threads
+
+
+@pytest.mark.needs("setpriv")
+@pytest.mark.parametrize("start", ["root", "a user in the file", "a user with a few privileges"])
+def test_the_start_gives_up_its_privileges(testbed, family, start):
+    """And the card works without them: an address that goes and comes, a link that goes down and up, next hops, the end in order."""
+    card = Card(testbed, queues=2)
+    os.chmod(card.root, 0o755)
+    options = ("--threads", 2, *(("--user", "nobody") if start == "a user in the file" else ()))
+    command = [firstflight.BINARY, *card.command(*options)]
+    if start == "a user with a few privileges":
+        few = "+net_admin,+net_raw,+bpf,+ipc_lock"
+        command = [
+            "setpriv", "--reuid=nobody", "--clear-groups", f"--inh-caps={few}", f"--ambient-caps={few}",
+            f"--bounding-set=-all,{few}", *command,
+        ]  # fmt: skip
+        for name in command[command.index(firstflight.BINARY) + 1 :]:
+            if os.path.isfile(str(name)):
+                os.chmod(os.path.dirname(name), 0o755)
+                os.chmod(name, 0o644)
+    server = Process(command, ns=card.host)
+    with server:
+        testbed.processes.append(server)
+        server.wait_until(lambda: "listening on" in server.text(), "`listening on`")
+        assert card.get(family)[0]["status"] == 200
+        kept = {"root": KEPT, "a user in the file": 0, "a user with a few privileges": 1 << CAP_NET_ADMIN}[start]
+        # The line is written before the privileges are given up.
+        server.wait_until(lambda: all(it["Prm"] & ~kept == 0 for it in capabilities(server.pid)), "fewer privileges")
+        threads = capabilities(server.pid)
+        assert len(threads) >= 3, threads
+        for thread in threads:
+            assert thread["Prm"] == thread["Eff"] == kept and thread["Inh"] == thread["Amb"] == 0, thread
+            assert start != "root" or thread["Bnd"] & ~KEPT == 0, thread
+
+        address = Pair.cidr(card.pair.host[family])
+        card.host.ip("addr", "del", address, "dev", DEVICE)
+        with pytest.raises(OSError):
+            connect(card, family)
+        for change in (None, "link"):
+            if change == "link":
+                card.host.ip("link", "set", DEVICE, "down")
+                card.host.ip("link", "set", DEVICE, "up")
+            card.host.ip("addr", "replace", address, "dev", DEVICE, *(("nodad",) if family == 6 else ()))
+            card.host.ip("neigh", "flush", "dev", DEVICE)
+            assert card.curl(card.far, family, "big") == body(card.root, "big")
+        assert server.terminate() == 0
+    assert not card.has_program() and f":{PORT}" not in testbed.sockets(card.host)
+
+
 def test_ten_thousand_connections(testbed, family):
     card = Card(testbed, queues=2)
     card.serve("--threads", 2, "--no-log")

@@ -5,7 +5,7 @@ use crate::card::{self, CardOptionsError};
 use crate::error::Error;
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
-use firstflight::link::xdp::Joined;
+use firstflight::link::xdp::{Joined, XdpError, give_up_privileges};
 use firstflight::link::{Link, PcapTap, PcapWriterError, Tapped, Tun, TunConfig, TunError, UdpLink};
 use firstflight::tcp::congestion::{Algorithm, InitialWindow};
 use firstflight::{Card, CardError, Config, Endpoint, ListenConfig, Time};
@@ -122,7 +122,10 @@ impl Network {
             (None, Some((card, ports))) => {
                 config.ports = ports;
                 let queues = card.attach().map_err(NetworkError::card)?;
-                capture.tap(Joined::open(queues).map_err(|error| NetworkError::card(error.into()))?)
+                let of_card = |error: XdpError| NetworkError::card(error.into());
+                let link = capture.tap(Joined::open(queues).map_err(of_card)?);
+                give_up_privileges().map_err(of_card)?;
+                link
             }
             (None, None) => capture.tap(
                 Tun::create(self.device(self.tun.as_deref().unwrap_or_default()))

@@ -56,7 +56,7 @@ pub mod link {
     pub mod xdp {
         pub use firstflight_link::xdp::{
             Allow, Holder, Joined, Mode, Prefix, PrefixError, Transport, Xdp, XdpConfig, XdpCounters,
-            XdpDevice, XdpError, XdpQueue, XdpStatus,
+            XdpDevice, XdpError, XdpQueue, XdpStatus, give_up_privileges,
         };
     }
 }

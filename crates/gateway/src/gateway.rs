@@ -13,6 +13,7 @@ use crate::metrics;
 use crate::names::{self, Names};
 use crate::site::{Services, Site};
 use crate::verifying::Verifiers;
+use firstflight::link::xdp::{XdpError, give_up_privileges};
 use firstflight::verifier::{self, CounterHandle};
 use firstflight::{Endpoint, OwnVerifier, Workers};
 use firstflight_daemon::Admin;
@@ -75,6 +76,8 @@ pub struct Gateway {
     /// What counts, once the gateway ends.
     counted: Vec<Counted>,
     front: Option<FrontHandle>,
+    /// Its network cards are attached, and it can attach no other one.
+    has_given_up: bool,
 }
 
 /// A configuration whose files are read and whose ports are bound, but which is not in use yet.
@@ -120,6 +123,7 @@ impl Gateway {
             tidying: tokio::spawn(tidy(shown.clone())),
             counted: Vec::new(),
             front: None,
+            has_given_up: false,
             shown,
             admin,
         };
@@ -213,6 +217,9 @@ impl Gateway {
                     read_files(listener).await?;
                     let (site, certificates) = site(Some(&former), former.sealing.clone())?;
                     kept.push((name.clone(), site, certificates));
+                }
+                None if listener.xdp.is_some() && self.has_given_up => {
+                    return Err(GatewayError::NeedsRestart(format!("listener {name}: xdp")));
                 }
                 None => {
                     let dns =
@@ -328,6 +335,18 @@ impl Gateway {
             }
         }
         says.iter().for_each(|line| self.log.status(line));
+    }
+
+    /// Gives up the privileges that only attaching a network card needs, if there is one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn give_up_privileges(&mut self) -> Result<(), XdpError> {
+        if self.has_given_up || self.listening.values().all(|listening| listening.card.is_none()) {
+            return Ok(());
+        }
+        self.has_given_up = true;
+        give_up_privileges()
     }
 
     /// Whether a part of a listener has stopped for good.

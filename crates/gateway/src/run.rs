@@ -5,6 +5,7 @@ use crate::error::GatewayError;
 use crate::gateway::{self, Gateway};
 use crate::metrics;
 use firstflight::kernel::Setting;
+use firstflight::link::xdp::XdpError;
 use firstflight_daemon::{
     Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
 };
@@ -30,6 +31,9 @@ pub enum RunError {
     /// The user.
     #[error("gateway.user: {0}")]
     User(#[from] UserError),
+    /// What only a network card's start needs stays.
+    #[error(transparent)]
+    Privileges(XdpError),
     /// A listener accepts nothing in UDP, or on its device, any more.
     #[error(
         "an engine of a listener has stopped for good, because its device or UDP socket failed, so the gateway has ended"
@@ -48,7 +52,7 @@ impl RunError {
             Self::Config(error) => error.exit_kind(),
             Self::Gateway(error) => error.exit_kind(),
             Self::User(error) => error.exit_kind(),
-            Self::Signals(_) | Self::Stopped => ExitKind::Failure,
+            Self::Signals(_) | Self::Privileges(_) | Self::Stopped => ExitKind::Failure,
         }
     }
 }
@@ -173,6 +177,7 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     let mut wrong = gateway.certificate_problems();
     let said = drop_privileges(user.as_deref(), USER)?;
+    gateway.give_up_privileges().map_err(RunError::Privileges)?;
     // Options stand for a trial, which has neither many clients nor a user of its own.
     if matches!(source, Source::File(_)) {
         gateway.say(&limit);
@@ -222,6 +227,9 @@ async fn reload(gateway: &mut Gateway, source: Source<'_>) {
     };
     match result {
         Ok(()) => {
+            if let Err(error) = gateway.give_up_privileges() {
+                tracing::warn!("{}", RunError::Privileges(error));
+            }
             metrics::reloaded(true);
             gateway.say("the configuration was read again");
             gateway.certificate_problems().iter().for_each(|problem| tracing::warn!("{problem}"));

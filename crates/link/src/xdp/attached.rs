@@ -72,7 +72,7 @@ pub(super) struct Attached {
     kernel: Kernel,
     /// For their counters.
     sockets: Vec<OwnedFd>,
-    /// What is served, and whether its address is there.
+    /// What is served, and whether its address is there: by its number in the maps.
     served: Mutex<Vec<(std::net::SocketAddr, Transport, bool)>>,
     pub(super) lost: Lost,
     device: String,
@@ -86,15 +86,11 @@ impl Attached {
     /// An address of the device has come or gone. One that has gone is not served: it may be another host's.
     pub(super) fn address(&self, address: IpAddr, present: bool) {
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        for (at, transport, there) in
-            served.iter_mut().filter(|(at, _, there)| at.ip() == address && *there != present)
-        {
-            let changed = match (&self.kernel, present) {
-                (Kernel::Program { maps, .. }, true) => maps.serve(*at, *transport),
-                (Kernel::Program { maps, .. }, false) => maps.stop_serving(*at, *transport),
-                (Kernel::Nothing, _) => Ok(()),
-            };
-            *there = if changed.is_ok() { present } else { *there };
+        for (number, (_, _, there)) in (0..).zip(&mut *served).filter(|(_, (at, ..))| at.ip() == address) {
+            *there = present;
+            if let Kernel::Program { maps, .. } = &self.kernel {
+                maps.set_present(number, present);
+            }
         }
     }
 
@@ -274,8 +270,8 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
     if let Allow::Prefixes(prefixes) = &config.allow {
         prefixes.iter().try_for_each(|prefix| maps.allow(*prefix)).map_err(&fail)?;
     }
-    for holder in &holders {
-        maps.serve(holder.at(), holder.transport()).map_err(&fail)?;
+    for (number, holder) in (0..).zip(&holders) {
+        maps.serve(number, holder.at(), holder.transport()).map_err(&fail)?;
     }
     let code = assemble(device.mac, &maps, config.allow == Allow::Any);
     let code = code.ok_or_else(|| XdpError::Program {

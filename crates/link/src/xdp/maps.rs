@@ -31,11 +31,17 @@ const _: () = assert!(Dropped::COUNT * 8 <= COUNTER_BYTES as usize);
 /// The size of an element of [`Maps::openings`]: two numbers for each kind of SYN.
 const OPENING_BYTES: u32 = 32;
 const _: () = assert!(Opening::COUNT * 16 == OPENING_BYTES as usize);
+/// The size of an element of [`Maps::present`].
+const PRESENT_BYTES: u32 = 8;
 
 /// The maps of a program.
 pub(super) struct Maps {
     sockets: OwnedFd,
+    /// The number of each served address and port.
     served: OwnedFd,
+    /// By that number: whether it is served now. Changing it needs no system call, and so no privilege.
+    present: OwnedFd,
+    presence: Map,
     allowed_v4: OwnedFd,
     allowed_v6: OwnedFd,
     counters: OwnedFd,
@@ -67,12 +73,18 @@ impl Maps {
                 counter(&opened, place(queue, kind) + 1).store(syns, Ordering::Relaxed);
             }
         }
+        let present = sys::create_map(&shape(ARRAY, 4, PRESENT_BYTES, MOST_SERVED, MAPPABLE, "ff_present"))?;
+        let len =
+            NonZeroUsize::new((PRESENT_BYTES * MOST_SERVED) as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        let presence = Map::of(&present, len, 0, true)?;
         let prefixes = |size: u32, name| {
             sys::create_map(&shape(LONGEST_PREFIX, 4 + size, 1, MOST_PREFIXES, NO_PREALLOCATION, name))
         };
         Ok(Self {
             sockets: sys::create_map(&shape(SOCKETS, 4, 4, queues, 0, "ff_sockets"))?,
-            served: sys::create_map(&shape(HASH, 20, 1, MOST_SERVED, 0, "ff_served"))?,
+            served: sys::create_map(&shape(HASH, 20, 4, MOST_SERVED, 0, "ff_served"))?,
+            present,
+            presence,
             allowed_v4: prefixes(4, "ff_allowed_v4")?,
             allowed_v6: prefixes(16, "ff_allowed_v6")?,
             counters,
@@ -88,6 +100,10 @@ impl Maps {
 
     pub(super) fn served(&self) -> i32 {
         self.served.as_raw_fd()
+    }
+
+    pub(super) fn present(&self) -> i32 {
+        self.present.as_raw_fd()
     }
 
     pub(super) fn allowed(&self, v6: bool) -> i32 {
@@ -123,14 +139,18 @@ impl Maps {
         )
     }
 
-    /// From now on, packets to this address and port are taken.
-    pub(super) fn serve(&self, at: SocketAddr, transport: Transport) -> io::Result<()> {
-        sys::set_element(self.served.as_fd(), &served_key(at, transport), &[1])
+    /// From now on, packets to this address and port are taken. `number` is below [`MOST_SERVED`], and of this address and port alone.
+    ///
+    /// # Errors
+    /// The system's, as for too many.
+    pub(super) fn serve(&self, number: u32, at: SocketAddr, transport: Transport) -> io::Result<()> {
+        self.set_present(number, true);
+        sys::set_element(self.served.as_fd(), &served_key(at, transport), &number.to_ne_bytes())
     }
 
-    /// Packets to this address and port are the kernel's again.
-    pub(super) fn stop_serving(&self, at: SocketAddr, transport: Transport) -> io::Result<()> {
-        sys::remove_element(self.served.as_fd(), &served_key(at, transport))
+    /// Whether packets to the address and port with this number are taken. Those that are not are the kernel's.
+    pub(super) fn set_present(&self, number: u32, present: bool) {
+        counter(&self.presence, number as usize).store(present.into(), Ordering::Relaxed);
     }
 
     /// Allows the sources of a prefix.

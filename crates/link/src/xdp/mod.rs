@@ -31,6 +31,7 @@ mod maps;
 mod neighbours;
 mod owner;
 mod packet;
+mod privileges;
 mod program;
 #[cfg(test)]
 mod program_tests;
@@ -53,6 +54,7 @@ pub use device::XdpDevice;
 pub use error::XdpError;
 pub use holder::Holder;
 pub use joined::Joined;
+pub use privileges::give_up_privileges;
 pub use queue::{Xdp, XdpQueue};
 
 /// Where the program runs.

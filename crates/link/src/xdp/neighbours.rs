@@ -3,15 +3,22 @@
 //! The kernel stays the owner of both. It resolves addresses, notices when a router gets another one, and this process
 //! follows. The link-layer address that a frame came from is used only for a client on the link that the kernel does not
 //! know yet: a frame says what its sender likes, and an answer may have to go another way than the question came.
+//!
+//! Asking the kernel to resolve an address needs `CAP_NET_ADMIN`. A process without it sends there: the kernel resolves the address for that.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::socket::SockProtocol;
+use socket2::{Domain, Socket, Type};
 
+use super::error::errno;
 use super::routes::Routes;
+use super::sys;
 use crate::netlink::{Netlink, address_of, append_address, attributes, family, message, word_at};
 
 /// `RTM_GETNEIGH` and `RTM_NEWNEIGH`.
@@ -27,6 +34,10 @@ const NEIGHBOUR: u16 = 1;
 const LINK_ADDRESS: u16 = 2;
 /// `NUD_INCOMPLETE | NUD_FAILED`.
 const UNRESOLVED: u16 = 0x01 | 0x20;
+/// `NUD_INCOMPLETE | NUD_REACHABLE | NUD_DELAY | NUD_PROBE | NUD_NOARP | NUD_PERMANENT`: the kernel knows the address, or is asking for it.
+const IN_HAND: u16 = 0x01 | 0x02 | 0x08 | 0x10 | 0x40 | 0x80;
+/// The port of a service that throws away what it gets (RFC 863).
+const DISCARD: u16 = 9;
 /// `NTF_USE`: as if a packet were sent there, so that the kernel resolves or confirms the address.
 const USE: u8 = 0x01;
 
@@ -128,7 +139,7 @@ impl Hops {
     /// The kernel says something about a neighbour: `RTM_NEWNEIGH`, or `RTM_DELNEIGH` if it is `gone`. Returns the neighbour
     /// if its address is known now.
     pub(super) fn take(&mut self, body: &[u8], gone: bool) -> Option<(IpAddr, Mac)> {
-        let (device, address, mac) = read(body)?;
+        let Entry { device, address, mac, .. } = read(body)?;
         let neighbour = self.neighbours.get_mut(&address).filter(|_| device == self.device)?;
         if gone {
             // The kernel forgets what nobody uses. It is asked again with the next packet.
@@ -141,16 +152,38 @@ impl Hops {
 
     /// The kernel's entry of a neighbour.
     fn neighbour(&self, address: IpAddr) -> Option<Mac> {
+        self.entry(address)?.mac
+    }
+
+    fn entry(&self, address: IpAddr) -> Option<Entry> {
         let mut found = None;
         let request = message(GET_NEIGHBOUR, REQUEST, &self.body_of(address, 0));
-        let read = |_, body: &[u8]| found = read(body).and_then(|(_, _, mac)| mac);
-        self.netlink.request(&request, read).ok()?;
+        self.netlink.request(&request, |_, body: &[u8]| found = read(body)).ok()?;
         found
     }
 
-    /// Lets the kernel resolve or confirm the address. Without the privilege for that, it does so when a program sends there.
+    /// Lets the kernel resolve or confirm the address.
     fn resolve(&self, address: IpAddr) {
-        let _ = self.netlink.request(&message(NEW_NEIGHBOUR, CREATE, &self.body_of(address, USE)), |_, _| {});
+        let request = message(NEW_NEIGHBOUR, CREATE, &self.body_of(address, USE));
+        if let Err(error) = self.netlink.request(&request, |_, _| {})
+            && errno(&error) == Some(Errno::EPERM)
+            && self.entry(address).is_none_or(|entry| entry.state & IN_HAND == 0)
+        {
+            // If it fails, too, another program may send there.
+            let _ = self.send_there(address);
+        }
+    }
+
+    /// Sends an empty datagram to the neighbour. It does not leave the link.
+    fn send_there(&self, address: IpAddr) -> io::Result<()> {
+        let to: SocketAddr = match address {
+            IpAddr::V4(address) => (address, DISCARD).into(),
+            IpAddr::V6(address) => SocketAddrV6::new(address, DISCARD, 0, self.device).into(),
+        };
+        let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
+        socket.set_nonblocking(true)?;
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &self.device)?;
+        socket.send_to_with_flags(&[], &to.into(), libc::MSG_DONTROUTE).map(drop)
     }
 
     fn body_of(&self, address: IpAddr, flags: u8) -> Vec<u8> {
@@ -173,8 +206,16 @@ fn place(address: IpAddr) -> usize {
     usize::from(last) % HEARD
 }
 
-/// Device, address, and the link-layer address if it is resolved.
-fn read(body: &[u8]) -> Option<(u32, IpAddr, Option<Mac>)> {
+/// An entry of the kernel's table.
+struct Entry {
+    device: u32,
+    address: IpAddr,
+    /// The link-layer address, if it is resolved.
+    mac: Option<Mac>,
+    state: u16,
+}
+
+fn read(body: &[u8]) -> Option<Entry> {
     let device = word_at(body, 4)?;
     let state = u16::from_ne_bytes(body.get(8..10)?.try_into().ok()?);
     let (mut address, mut mac) = (None, None);
@@ -185,5 +226,5 @@ fn read(body: &[u8]) -> Option<(u32, IpAddr, Option<Mac>)> {
             _ => {}
         }
     }
-    Some((device, address?, mac.filter(|_| state & UNRESOLVED == 0)))
+    Some(Entry { device, address: address?, mac: mac.filter(|_| state & UNRESOLVED == 0), state })
 }

@@ -60,8 +60,9 @@ const PREFIX: i16 = -48;
 /// The length of the IPv4 header in words of four bytes; and without options.
 const HEADER: i16 = -56;
 const WORDS: i16 = 5;
-/// The key of a queue.
+/// The key of a queue, and that of a served address.
 const OPENINGS: i16 = -64;
+const PRESENT: i16 = -68;
 
 /// An address of IPv4 as the first twelve bytes of a mapped address of IPv6, and the rest.
 const MAPPED: [u32; 3] = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff])];
@@ -177,10 +178,19 @@ impl<'a> Filter<'a> {
         self.asm.store_number(Byte, R10, KEY + 19, 0);
     }
 
-    /// Looks the key up among the served ports; `Equal` jumps if it is not there, `NotEqual` if it is.
+    /// Looks the key up among the ports that are served now; `Equal` jumps if it is not there, `NotEqual` if it is.
     fn served(&mut self, when: When, to: Label) {
+        let behind = self.asm.label();
+        let absent = if matches!(when, Equal) { to } else { behind };
         self.look_up(self.maps.served(), KEY);
-        self.asm.jump_number(when, R0, 0, to);
+        self.asm.jump_number(Equal, R0, 0, absent);
+        self.asm.load(Word, R2, R0, 0);
+        self.asm.store(Word, R10, PRESENT, R2);
+        self.look_up(self.maps.present(), PRESENT);
+        self.asm.jump_number(Equal, R0, 0, absent);
+        self.asm.load(Double, R2, R0, 0);
+        self.asm.jump_number(when, R2, 0, to);
+        self.asm.place(behind);
     }
 
     fn look_up(&mut self, map: i32, key: i16) {

@@ -43,9 +43,9 @@ impl Bench {
         let maps = Maps::create(1, SYNS).unwrap();
         let tcp = ["192.0.2.1:80", "[2001:db8::1]:80"].map(|at| (at.parse().unwrap(), Transport::Tcp));
         let udp = ["192.0.2.1:81", "[2001:db8::1]:81"].map(|at| (at.parse().unwrap(), Transport::Udp));
-        let served: HashSet<(SocketAddr, Transport)> = tcp.into_iter().chain(udp).collect();
-        for (at, transport) in &served {
-            maps.serve(*at, *transport).unwrap();
+        let served: Vec<(SocketAddr, Transport)> = tcp.into_iter().chain(udp).collect();
+        for (number, (at, transport)) in (0..).zip(&served) {
+            maps.serve(number, *at, *transport).unwrap();
         }
         for prefix in allow.unwrap_or_default() {
             maps.allow(prefix.parse().unwrap()).unwrap();
@@ -55,7 +55,8 @@ impl Bench {
         let allow = allow.map_or(Allow::Any, |prefixes| {
             Allow::Prefixes(prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect())
         });
-        Some(Self { program, maps, screen: Screen { mac: MAC, allow }, served: RefCell::new(served) })
+        let served = RefCell::new(served.into_iter().collect());
+        Some(Self { program, maps, screen: Screen { mac: MAC, allow }, served })
     }
 
     fn counts(&self) -> Vec<u64> {
@@ -276,20 +277,29 @@ fn icmp_errors_about_our_packets_are_taken_and_others_pass() {
     assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:81", client, 17)), Fate::Taken);
 }
 
-/// An address that goes is not served, and nothing else changes.
+/// An address that goes is not served, and is no source that is served here either. Nothing else changes.
 #[test]
 fn what_is_not_served_any_more_is_the_kernels() {
     let Some(bench) = Bench::new(None) else { return };
-    let packets: Vec<_> =
-        CLIENTS.into_iter().zip(SERVERS).map(|(client, server)| frame(&packet(6, client, server))).collect();
-    let first = (SERVERS[0].parse().unwrap(), Transport::Tcp);
-    bench.maps.stop_serving(first.0, first.1).unwrap();
-    bench.served.borrow_mut().remove(&first);
-    assert_eq!(bench.fate(&packets[0]), Fate::Passed);
-    assert_eq!(bench.fate(&packets[1]), Fate::Taken);
-    bench.maps.serve(first.0, first.1).unwrap();
-    bench.served.borrow_mut().insert(first);
-    assert_eq!(bench.fate(&packets[0]), Fate::Taken);
+    for (number, ((client, server), other)) in
+        (0..).zip(CLIENTS.into_iter().zip(SERVERS).zip(SERVERS.into_iter().rev()))
+    {
+        let [mine, theirs] = [(client, server), (CLIENTS[1 - number as usize], other)]
+            .map(|(client, server)| frame(&packet(6, client, server)));
+        let ours = frame(&packet(6, server, &server.replace(":80", ":22")));
+        let own = frame(&packet(6, server, server));
+        let at = (server.parse().unwrap(), Transport::Tcp);
+        bench.maps.set_present(number, false);
+        bench.served.borrow_mut().remove(&at);
+        assert_eq!(bench.fate(&mine), Fate::Passed);
+        assert_eq!(bench.fate(&own), Fate::Passed);
+        assert_eq!(bench.fate(&theirs), Fate::Taken);
+        bench.maps.set_present(number, true);
+        bench.served.borrow_mut().insert(at);
+        assert_eq!(bench.fate(&mine), Fate::Taken);
+        assert_eq!(bench.fate(&own), Fate::Dropped(Dropped::Source));
+        assert_eq!(bench.fate(&ours), Fate::Passed);
+    }
 }
 
 /// Frames with some bytes changed, and cut somewhere: program and screen agree.

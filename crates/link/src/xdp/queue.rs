@@ -294,6 +294,11 @@ impl Xdp {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
     /// The link-layer address that a packet is sent to, when the kernel's messages are read.
     #[cfg(test)]
     pub(super) fn way(&mut self, src: IpAddr, dst: IpAddr) -> Option<Mac> {

@@ -265,3 +265,35 @@ fn hosts_of_a_prefix_have_one_way_until_the_routes_differ() {
         });
     });
 }
+
+/// As a process that has given up its privileges: the kernel finds next hops, and follows an address that goes and comes.
+fn next_hops_without_privileges(family: usize, far: &Far) {
+    let mac = far.run(|| XdpDevice::find(PEER).unwrap().mac);
+    let (host, client): (IpAddr, IpAddr) = (HOSTS[family].parse().unwrap(), CLIENTS[family].parse().unwrap());
+    block_on(async {
+        let mut links = open(&config(Mode::Driver), hold(Transport::Udp, 81));
+        privileges::reduce(0).unwrap();
+        let denied = std::fs::read("/proc/thread-self/status").unwrap();
+        assert!(String::from_utf8(denied).unwrap().contains("CapEff:\t0000000000000000"));
+        assert_eq!(links[0].way(host, client), None);
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while links[0].way(host, client) != Some(mac) {
+            assert!(std::time::Instant::now() < deadline, "not resolved");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(links[0].attached().serves(host, 81, Transport::Udp));
+        links[0].attached().address(host, false);
+        assert!(!links[0].attached().serves(host, 81, Transport::Udp));
+        assert!(!links[0].attached().has_other_queues());
+    });
+}
+
+#[test]
+fn next_hops_of_ipv4_are_found_without_privileges() {
+    on_a_cable(1, |far| next_hops_without_privileges(0, &far));
+}
+
+#[test]
+fn next_hops_of_ipv6_are_found_without_privileges() {
+    on_a_cable(1, |far| next_hops_without_privileges(1, &far));
+}

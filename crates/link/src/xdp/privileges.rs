@@ -1,0 +1,237 @@
+//! Giving up what only the start needs: the capabilities of all threads (`capabilities(7)`).
+//!
+//! The kernel has capabilities for each thread, and a thread can change only its own. So each one gets a signal, whose handler does it, as
+//! the C library does for `setuid(2)`.
+#![allow(unsafe_code)]
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+
+use super::XdpError;
+
+/// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`: files that are read or written later, if the process is root's.
+const FILES: u64 = 1 << 1 | 1 << 2;
+/// `CAP_NET_BIND_SERVICE`: ports below 1024 that are bound later.
+const PORTS: u64 = 1 << 10;
+/// `CAP_NET_ADMIN`: the kernel resolves a next hop when it is asked to.
+const NETWORK: u64 = 1 << 12;
+/// What stays of what a process has.
+const KEPT: u64 = FILES | PORTS | NETWORK;
+
+/// `_LINUX_CAPABILITY_VERSION_3`.
+const VERSION: u32 = 0x2008_0522;
+/// There may be this many capabilities.
+const MOST: libc::c_ulong = 64;
+/// How long threads get, and the pause between two looks at them.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// One caller at a time.
+static TURN: Mutex<()> = Mutex::new(());
+/// What the handler keeps.
+static KEEP: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Gives up all capabilities of this process that a card needs at its start only, in all threads, for good. Call it when all devices are
+/// attached: no other one can be attached later.
+///
+/// Of what the process has, it keeps `CAP_NET_ADMIN`, by which a card lets the kernel resolve next hops, `CAP_NET_BIND_SERVICE`,
+/// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`. A card does without them, too: then it sends a next hop that the kernel does not know an
+/// empty datagram to port 9 (discard).
+///
+/// # Errors
+/// [`XdpError::System`], with [`io::ErrorKind::TimedOut`] if a thread blocks all signals.
+pub fn give_up_privileges() -> Result<(), XdpError> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    keep_in_all_threads(KEPT).map_err(|source| XdpError::System { step: "give up privileges", source })
+}
+
+fn keep_in_all_threads(keep: u64) -> io::Result<()> {
+    reduce(keep)?;
+    KEEP.store(keep, Ordering::SeqCst);
+    let signal = signal()?;
+    let begin = Instant::now();
+    let mut signalled = HashSet::new();
+    // A thread that began while the list was read inherited from one that may have had more: two lists in a row have to be right.
+    let mut right = 0;
+    while right < 2 {
+        let left = threads_with_more(keep)?;
+        if left.is_empty() {
+            right += 1;
+            continue;
+        }
+        if begin.elapsed() > PATIENCE {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        right = 0;
+        for thread in left {
+            // One is enough: the kernel keeps it until the thread runs.
+            if signalled.insert(thread) {
+                send(signal, thread);
+            }
+        }
+        sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// The threads of this process that may do more than `keep`.
+fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/task")? {
+        let entry = entry?;
+        // A thread may end meanwhile.
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
+        let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
+            found.push(thread.ok_or(io::ErrorKind::InvalidData)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The set in this line of proc_pid_status(5), if it is what the thread may do now, or inherits.
+fn permitted(line: &str) -> Option<u64> {
+    let (name, value) = line.split_once(':')?;
+    let counts = ["CapInh", "CapPrm", "CapEff", "CapAmb"].contains(&name);
+    counts.then(|| u64::from_str_radix(value.trim(), 16).ok()).flatten()
+}
+
+/// The signal that reduces the thread which gets it: the first one that nobody uses. It stays ours, because a thread may get it late, and
+/// without a handler it would end the process.
+fn signal() -> io::Result<libc::c_int> {
+    static OURS: OnceLock<libc::c_int> = OnceLock::new();
+    if let Some(signal) = OURS.get() {
+        return Ok(*signal);
+    }
+    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+        // SAFETY: integers and a pointer to a function, for which zero is a value.
+        let (mut before, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+        ours.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
+        ours.sa_flags = libc::SA_RESTART;
+        // SAFETY: the kernel writes to `before`, which lives longer than the call.
+        checked(unsafe { libc::sigaction(signal, std::ptr::null(), &mut before) })?;
+        if before.sa_sigaction == libc::SIG_DFL {
+            // SAFETY: the handler makes system calls only, which may be done in a handler.
+            checked(unsafe { libc::sigaction(signal, &ours, std::ptr::null_mut()) })?;
+            return Ok(*OURS.get_or_init(|| signal));
+        }
+    }
+    Err(Errno::EBUSY.into())
+}
+
+/// A thread that has ended meanwhile is none of the matter.
+fn send(signal: libc::c_int, thread: libc::pid_t) {
+    // SAFETY: no pointer is passed.
+    unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            libc::c_long::from(libc::getpid()),
+            libc::c_long::from(thread),
+            libc::c_long::from(signal),
+        )
+    };
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let before = Errno::last();
+    // The list of threads says whether it worked.
+    let _ = reduce(KEEP.load(Ordering::SeqCst));
+    before.set();
+}
+
+#[repr(C)]
+struct Head {
+    version: u32,
+    thread: libc::c_int,
+}
+
+/// `struct __user_cap_data_struct`: 32 capabilities.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Part {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Keeps these capabilities of those that the calling thread has, in all sets. Makes system calls only.
+pub(super) fn reduce(keep: u64) -> io::Result<()> {
+    let mut head = Head { version: VERSION, thread: 0 };
+    let mut parts = [Part::default(); 2];
+    // SAFETY: the structures that the kernel reads and writes; two parts belong to this version.
+    checked(unsafe { libc::syscall(libc::SYS_capget, &mut head, parts.as_mut_ptr()) as libc::c_int })?;
+    for number in 0..MOST {
+        if keep & 1 << number == 0 {
+            // Without CAP_SETPCAP the bounding set stays. It gives nothing by itself.
+            // SAFETY: no pointer is passed.
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        }
+    }
+    for (part, keep) in parts.iter_mut().zip([keep as u32, (keep >> 32) as u32]) {
+        part.effective &= keep;
+        part.permitted &= keep;
+        // Ambient ones go with them: what another program gets.
+        part.inheritable = 0;
+    }
+    // SAFETY: as above; the kernel only reads.
+    checked(unsafe { libc::syscall(libc::SYS_capset, &mut head, parts.as_ptr()) as libc::c_int })
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    /// Names the child process of a test.
+    const CHILD: &str = "FIRSTFLIGHT_GIVES_UP";
+
+    /// A thread that blocks signals is an error. It gives up what it has when it takes them again, and nothing else happens.
+    #[test]
+    fn a_thread_may_get_the_signal_late() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: giving up privileges needs some");
+            return;
+        }
+        if std::env::var_os(CHILD).is_none() {
+            let name = "xdp::privileges::tests::a_thread_may_get_the_signal_late";
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let done = child.args(["--exact", name, "--nocapture"]).env(CHILD, "").output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+            return;
+        }
+        let (go, wait) = mpsc::channel::<()>();
+        let (is_blocked, blocked) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None).unwrap();
+            let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            is_blocked.send(()).unwrap();
+            wait.recv().unwrap();
+            let before = status().lines().filter_map(permitted).max();
+            pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&SigSet::all()), None).unwrap();
+            (before, status().lines().filter_map(permitted).max())
+        });
+        blocked.recv().unwrap();
+        let result = give_up_privileges();
+        assert!(
+            matches!(&result, Err(XdpError::System { source, .. }) if source.kind() == io::ErrorKind::TimedOut),
+            "{result:?}"
+        );
+        go.send(()).unwrap();
+        let (before, after) = thread.join().unwrap();
+        assert!(before > Some(KEPT) && after <= Some(KEPT), "{before:x?} {after:x?}");
+        give_up_privileges().unwrap();
+    }
+}
