@@ -70,9 +70,17 @@ impl<L: Link> Driver<L> {
         }
     }
 
+    /// Whether answers have to be sent before more packets are handled. While the link takes nothing, they are lost.
+    fn must_send(&self, inner: &Inner) -> bool {
+        self.unsent == 0 && inner.stack.is_full_of_answers()
+    }
+
     /// Receives packets from the link. Returns true if there may be more.
     fn receive(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..BURST {
+            if self.must_send(inner) {
+                return Ok(true);
+            }
             match self.link.poll_recv(cx, &mut self.received) {
                 Poll::Ready(Ok(len)) => {
                     if let Some(packet) = self.received.get(..len) {
@@ -165,9 +173,9 @@ impl<L: Link> Driver<L> {
     }
 
     fn turn(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let more_in = self.receive(inner, now, cx)?;
+        let mut more_in = self.receive(inner, now, cx)?;
         if let Some(post) = &mut self.post {
-            post.exchange(inner, now, cx);
+            more_in |= post.exchange(inner, now, self.unsent == 0, cx);
         }
         self.verify(inner, now);
         let due = self.time(inner, now, more_in, cx);
@@ -179,7 +187,8 @@ impl<L: Link> Driver<L> {
             0 => woken,
             1 => inner.has_accepted(),
             _ => false,
-        } {
+        } && !self.must_send(inner)
+        {
             self.yielded += 1;
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }

@@ -64,6 +64,8 @@ pub(crate) struct Post {
     mail: Arc<Mail>,
     /// Memory of an earlier content, for the next one.
     spare: Content,
+    /// Packets and bytes of it that were handled.
+    taken: (usize, usize),
     waker: Option<Waker>,
     alone: bool,
     /// The threads last as long as the engine.
@@ -73,20 +75,41 @@ pub(crate) struct Post {
 impl Post {
     pub(crate) fn new(index: usize, mail: &Arc<Mail>, workers: &Workers) -> Self {
         let mail = Arc::clone(mail);
-        Self { index, mail, spare: Content::default(), waker: None, alone: false, _workers: workers.clone() }
+        Self {
+            index,
+            mail,
+            spare: Content::default(),
+            taken: (0, 0),
+            waker: None,
+            alone: false,
+            _workers: workers.clone(),
+        }
     }
 
-    /// Hands out what the stack has for other shards, and gives it what they had for this one.
-    pub(crate) fn exchange(&mut self, inner: &mut Inner, now: Instant, cx: &Context<'_>) {
+    /// Hands out what the stack has for other shards, and gives it what they had for this one. If it `sends`, it gets no more than it can answer.
+    /// Returns whether something is left.
+    pub(crate) fn exchange(
+        &mut self,
+        inner: &mut Inner,
+        now: Instant,
+        sends: bool,
+        cx: &Context<'_>,
+    ) -> bool {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
             self.mail.register(self.index, cx.waker());
         }
         self.hand_out(inner);
-        if self.take_in(inner, now) {
+        if self.take_in(inner, now, sends) {
             // Some messages go from shard to shard.
             self.hand_out(inner);
         }
+        self.has_left()
+    }
+
+    /// Whether packets of the last content wait.
+    fn has_left(&self) -> bool {
+        self.taken.0 < self.spare.packets.len()
     }
 
     fn hand_out(&self, inner: &mut Inner) {
@@ -105,20 +128,27 @@ impl Post {
         }
     }
 
-    fn take_in(&mut self, inner: &mut Inner, now: Instant) -> bool {
-        if !self.mail.take(self.index, &mut self.spare) {
-            return false;
+    fn take_in(&mut self, inner: &mut Inner, now: Instant, sends: bool) -> bool {
+        if !self.has_left() {
+            self.taken = (0, 0);
+            self.spare.packets.clear();
+            self.spare.bytes.clear();
+            if !self.mail.take(self.index, &mut self.spare) {
+                return false;
+            }
+            for learnt in self.spare.learnt.drain(..) {
+                inner.stack.handle_learnt(learnt);
+            }
         }
-        let mut rest = self.spare.bytes.as_slice();
-        for (visits, len) in self.spare.packets.drain(..) {
-            let Some((packet, behind)) = rest.split_at_checked(len) else { break };
-            inner.stack.handle_misdirected(now, visits, packet);
-            rest = behind;
+        let (mut packets, mut bytes) = self.taken;
+        while !(sends && inner.stack.is_full_of_answers())
+            && let Some((visits, len)) = self.spare.packets.get(packets)
+        {
+            let packet = self.spare.bytes.get(bytes..bytes + len).unwrap_or_default();
+            inner.stack.handle_misdirected(now, *visits, packet);
+            (packets, bytes) = (packets + 1, bytes + len);
         }
-        self.spare.bytes.clear();
-        for learnt in self.spare.learnt.drain(..) {
-            inner.stack.handle_learnt(learnt);
-        }
+        self.taken = (packets, bytes);
         true
     }
 

@@ -30,6 +30,8 @@ use firstflight_wire::{Clock, Instant};
 
 /// Most addresses that [`Stack::prefer_address`] keeps.
 const MAX_ADDRESSES: usize = 64;
+/// The most answers to one packet.
+const MOST_ANSWERS: usize = 4;
 
 /// Many TCP connections over one link. Owned by one thread; more cores mean more stacks.
 ///
@@ -324,6 +326,14 @@ impl Stack {
         self.flows.env.shard.set_visits(visits);
         self.take_in(now, packet);
         self.flows.env.shard.set_visits(Visits::default());
+    }
+
+    /// Whether the answers that wait to be sent ([`Limits::replies`](crate::Limits::replies)) leave no room for those to another packet.
+    /// Send first, or they are dropped.
+    #[must_use]
+    pub fn is_full_of_answers(&self) -> bool {
+        let outbox = &self.flows.env.outbox;
+        outbox.has_replies() && !outbox.has_room(MOST_ANSWERS)
     }
 
     /// Counts packets from [`Stack::poll_misdirected`] for which the other shard had no room.
