@@ -42,7 +42,8 @@ pub mod link {
     pub use firstflight_link::BusyPoll;
     pub use firstflight_link::memory::MemoryLinkError;
     pub use firstflight_link::{
-        Duplex, Link, MemoryLink, Path, PathConfig, PathError, VirtualTime, real_time_pair, virtual_time_pair,
+        ComesHere, Duplex, Link, MemoryLink, Path, PathConfig, PathError, VirtualTime, real_time_pair,
+        virtual_time_pair,
     };
     #[cfg(feature = "pcap")]
     pub use firstflight_link::{PcapTap, PcapWriter, PcapWriterError, Tapped};

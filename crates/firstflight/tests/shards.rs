@@ -475,3 +475,63 @@ fn a_link_that_cannot_be_made_again_stops_the_endpoint() {
         assert!(refused.is_err());
     });
 }
+
+/// A table of queues, as a card's.
+fn table(from: SocketAddr, to: SocketAddr) -> usize {
+    const TABLE: [usize; 8] = [3, 1, 0, 2, 2, 0, 3, 1];
+    TABLE[usize::from(from.port().wrapping_mul(31) ^ to.port().wrapping_mul(17)) / 5 % 8]
+}
+
+/// 60 visits from 4 shards at queues of a card, which have these local ports. Returns how many packets went from one shard to another.
+fn by_a_card(ports: std::ops::RangeInclusive<u16>) -> u64 {
+    let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));
+    let time = Time::from(clock.clone());
+    let mut handed_over = 0;
+    run(&clock, async {
+        let path = PathConfig::with_delay(Duration::from_millis(5));
+        let (a, b) = virtual_time_pair(path.clone(), path, 1, &clock).unwrap();
+        let queues = Queues::new(a, 4, Dice(1).deal()).steered(table);
+        let sharding = Sharding::new(&Workers::on(vec![Handle::current(); 4]).unwrap()).time(&time);
+        let config = Config::new(vec![CLIENT], [1; 32]).ports(ports);
+        let client = Endpoint::sharded(&config, &sharding, queues.links()).unwrap();
+        let server = Endpoint::in_time(Config::new(vec![SERVER.ip()], [2; 32]), b, &time);
+        echo(server.listen(ListenConfig::new(SERVER)).unwrap(), false);
+        for n in 0..15 {
+            // Four at a time, with ports of their own.
+            let visits = (0..4).map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let first = FirstFlight::safely_replayable(b"hello");
+                    let mut stream = client.connect(SERVER, first, &fast()).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                    let mut answer = Vec::new();
+                    stream.read_to_end(&mut answer).await.unwrap();
+                    assert_eq!(answer, b"hello");
+                    stream.local_addr().unwrap().port()
+                })
+            });
+            let mut used = Vec::new();
+            for visit in visits.collect::<Vec<_>>() {
+                used.push(visit.await.unwrap());
+            }
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), 4, "round {n}");
+            // Longer than TIME-WAIT.
+            time.sleep(Duration::from_secs(130)).await;
+        }
+        handed_over = client.counters().handed_over;
+    });
+    handed_over
+}
+
+#[test]
+fn connects_by_a_card_choose_ports_whose_answers_come_to_their_queue() {
+    assert_eq!(by_a_card(32_768..=60_999), 0);
+}
+
+/// Four ports, all of which may come to one queue: then answers are posted, and no two shards have one connection.
+#[test]
+fn connects_by_a_card_go_on_where_no_port_comes_to_their_queue() {
+    assert!(by_a_card(40_000..=40_003) > 0);
+}

@@ -1,6 +1,6 @@
 //! A link that keeps its thread awake for a while after each packet.
 
-use crate::link::Link;
+use crate::link::{ComesHere, Link};
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -81,6 +81,10 @@ impl<L: Link> Link for BusyPoll<L> {
 
     fn learns_flows(&self) -> bool {
         self.link.learns_flows()
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        self.link.comes_here()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

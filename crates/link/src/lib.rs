@@ -35,7 +35,7 @@ pub mod xdp;
 
 #[cfg(any(feature = "tun", feature = "udp", feature = "xdp"))]
 pub use busy::BusyPoll;
-pub use link::Link;
+pub use link::{ComesHere, Link};
 pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
 pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
 #[cfg(feature = "pcap")]

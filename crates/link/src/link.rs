@@ -1,7 +1,12 @@
 //! The trait of everything packets can be sent through in real time.
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// Whether packets of TCP from the first address and port to the second one come by this queue.
+pub type ComesHere = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
 
 /// Sends and receives IP packets.
 ///
@@ -19,6 +24,12 @@ pub trait Link: Send {
     /// device does. A network card chooses it by itself: then a connection stays with the queue that got its SYN.
     fn learns_flows(&self) -> bool {
         true
+    }
+
+    /// Which packets come by this queue of a device, where that is known before they come: a connect then chooses a local port
+    /// whose answers do. `None` if it is not known.
+    fn comes_here(&self) -> Option<ComesHere> {
+        None
     }
 
     /// Receives one packet into `buf` and returns its length in bytes.
@@ -54,6 +65,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn learns_flows(&self) -> bool {
         (**self).learns_flows()
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        (**self).comes_here()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

@@ -175,7 +175,13 @@ pub struct Config {
     /// flows. A connection then belongs to the stack that got its SYN. `None`, and for TCP in UDP: to the one that a hash of the
     /// TCP ports chooses.
     pub owners: Option<Arc<FlowOwners>>,
+    /// With `owners`: whether packets of TCP from the first address and port to the second one come by this stack's queue, where that is known
+    /// before. A connect that names no local port chooses one whose packets do, if one is free among a thousand.
+    pub comes_here: Option<ComesHere>,
 }
+
+/// Whether packets from the first address and port to the second one come by a queue.
+pub type ComesHere = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
 
 setters! {
     Config {
@@ -194,6 +200,7 @@ setters! {
         encapsulation: Option<EncapsulationConfig>,
         shard: Option<ShardConfig>,
         owners: Option<Arc<FlowOwners>>,
+        comes_here: Option<ComesHere>,
     }
 }
 
@@ -236,6 +243,7 @@ impl Config {
             encapsulation: None,
             shard: None,
             owners: None,
+            comes_here: None,
         }
     }
 

@@ -51,7 +51,7 @@ impl Env {
             pool: Pool::new(limits.buffer_bytes),
             journal: Journal::new(limits.trace),
             outbox: Outbox::new(limits.replies, config.hop_limit.get(), from_socket),
-            shard: Membership::new(config.shard, config.claims()),
+            shard: Membership::new(config.shard, config.claims(), config.comes_here.clone()),
             config,
         }
     }

@@ -41,7 +41,7 @@ pub use asap::relayed::RelayedFlight;
 pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;
 pub use config::{
-    Certified, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
+    Certified, ComesHere, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,
 };
 pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};

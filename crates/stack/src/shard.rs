@@ -4,8 +4,9 @@
 //! The owner of a flow follows from its two TCP ports and a seed that all stacks of the group have, unless the group notes its flows
 //! ([`crate::FlowOwners`]). Addresses and UDP
 //! ports do not count, so a client keeps its owner when an address translator moves it, and a connect whose server is
-//! not known yet has one already. Both ends of a flow compute the same number: two groups with one seed agree.
+//! not known yet has one already. With a steered queue ([`crate::Config::comes_here`]) a connect chooses a port whose answers come to it. Both ends of a flow compute the same number: two groups with one seed agree.
 
+use crate::config::ComesHere;
 use crate::event::Drop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
@@ -129,6 +130,15 @@ const LONGEST_ROUND: usize = 2048;
 /// ([`DetectConfig`](crate::DetectConfig)); later, its data could run twice.
 const MOST_AWAY: Duration = Duration::from_millis(40);
 
+/// Which packets come to the queue of the stack.
+struct Steered(ComesHere);
+
+impl fmt::Debug for Steered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Steered")
+    }
+}
+
 /// A stack's place in its group, and the packets that it has for the others.
 #[derive(Debug)]
 struct Shard {
@@ -137,6 +147,7 @@ struct Shard {
     visits: Visits,
     /// Where the stacks of the group note their flows, if they do.
     claims: Option<Claims>,
+    steered: Option<Steered>,
     /// It goes round all stacks.
     goes_round: bool,
     /// Rounds that began since then.
@@ -154,6 +165,7 @@ impl Shard {
             config,
             visits: Visits::default(),
             claims: None,
+            steered: None,
             goes_round: false,
             rounds: 0,
             rounds_since: Instant::ZERO,
@@ -230,14 +242,40 @@ impl Shard {
 pub(crate) struct Membership(Option<Box<Shard>>);
 
 impl Membership {
-    pub(crate) fn new(config: Option<ShardConfig>, claims: Option<Claims>) -> Self {
-        Self(config.map(|config| Box::new(Shard { claims, ..Shard::new(config) })))
+    pub(crate) fn new(
+        config: Option<ShardConfig>,
+        claims: Option<Claims>,
+        comes_here: Option<ComesHere>,
+    ) -> Self {
+        let steered = comes_here.filter(|_| claims.is_some()).map(Steered);
+        Self(config.map(|config| Box::new(Shard { claims, steered, ..Shard::new(config) })))
     }
 
     /// Whether connections with this key may be here.
     #[inline]
     pub(crate) fn owns(&self, key: &FlowKey) -> bool {
         self.0.as_ref().is_none_or(|shard| shard.config.owner_of(key) == shard.config.index())
+    }
+
+    /// Whether it is known which packets come to this stack's queue, for a flow like this one.
+    pub(crate) fn is_steered(&self, key: &FlowKey) -> bool {
+        self.0.as_ref().is_some_and(|shard| shard.steered.is_some() && !key.is_carried())
+    }
+
+    /// Whether a connect from here may choose this key: its answers come here, or else it belongs here.
+    #[inline]
+    pub(crate) fn suits(&self, key: &FlowKey) -> bool {
+        match self.0.as_ref().and_then(|shard| shard.steered.as_ref()) {
+            Some(Steered(comes_here)) if !key.is_carried() => comes_here(key.remote(), key.local()),
+            _ => self.owns(key),
+        }
+    }
+
+    /// Whether another stack has noted the flow with this hash. It may have chosen a key that belongs here.
+    pub(crate) fn is_noted_elsewhere(&self, hash: u64) -> bool {
+        let claims = self.0.as_ref().filter(|shard| shard.steered.is_some());
+        let holder = claims.and_then(|shard| shard.claims.as_ref()).map(|claims| claims.holder(hash));
+        matches!(holder, Some(Holder::There(_)))
     }
 
     /// The packet that is handled next comes from another stack, with these visits; by default it does not.

@@ -1,7 +1,7 @@
 //! A link that is made again when it has failed.
 
 use crate::time::{Time, Timer};
-use firstflight_link::Link;
+use firstflight_link::{ComesHere, Link};
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub(crate) struct Renewed<L, F> {
     make: F,
     mtu: usize,
     learns_flows: bool,
+    comes_here: Option<ComesHere>,
     time: Time,
     timer: Timer,
     /// Failures since the last packet.
@@ -30,8 +31,17 @@ impl<L: Link, F: FnMut() -> io::Result<L>> Renewed<L, F> {
     pub(crate) fn new(mut make: F, time: &Time) -> io::Result<Self> {
         let link = make()?;
         let (mtu, learns_flows) = (link.mtu(), link.learns_flows());
-        let timer = time.timer();
-        Ok(Self { link: Some(link), make, mtu, learns_flows, time: time.clone(), timer, failures: 0 })
+        let (comes_here, timer) = (link.comes_here(), time.timer());
+        Ok(Self {
+            link: Some(link),
+            make,
+            mtu,
+            learns_flows,
+            comes_here,
+            time: time.clone(),
+            timer,
+            failures: 0,
+        })
     }
 
     /// The link failed, or was not made. After a pause it is made again, if it did not fail too often.
@@ -57,6 +67,10 @@ impl<L: Link, F: FnMut() -> io::Result<L> + Send> Link for Renewed<L, F> {
 
     fn learns_flows(&self) -> bool {
         self.learns_flows
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        self.comes_here.clone()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

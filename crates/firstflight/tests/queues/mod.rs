@@ -1,10 +1,11 @@
 //! A path in virtual time whose ends have several queues, as a network card has.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part")]
 
-use firstflight::link::{Link, MemoryLink};
+use firstflight::link::{ComesHere, Link, MemoryLink};
 use firstflight_link::path::Verdict;
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -22,7 +23,12 @@ struct Hub {
     /// Packets that were sent from here, if they are kept.
     sent: Option<Vec<Vec<u8>>>,
     learns_flows: bool,
+    /// By which queue a packet comes, if the links say that before.
+    steer: Option<Steer>,
 }
+
+/// The number of the queue, from the addresses of a packet: source and destination.
+pub type Steer = fn(SocketAddr, SocketAddr) -> usize;
 
 #[derive(Default)]
 struct Waiting {
@@ -59,12 +65,28 @@ fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
 impl Queues {
     pub fn new(link: MemoryLink, count: usize, deal: Deal) -> Self {
         let queues = (0..count).map(|_| Waiting::default()).collect();
-        Self(Arc::new(Mutex::new(Hub { link, queues, deal, sent: None, learns_flows: true })))
+        Self(Arc::new(Mutex::new(Hub { link, queues, deal, sent: None, learns_flows: true, steer: None })))
     }
 
     /// Says of links made from now on whether they learn flows.
     pub fn learns_flows(self, learns: bool) -> Self {
         lock(&self.0).learns_flows = learns;
+        self
+    }
+
+    /// A network card: links made from now on do not learn flows, but say which packets come by them. Its packets are TCP in IPv4.
+    pub fn steered(self, steer: Steer) -> Self {
+        let mut hub = lock(&self.0);
+        (hub.learns_flows, hub.steer) = (false, Some(steer));
+        hub.deal = Box::new(move |packet| {
+            let tcp = usize::from(packet[0] & 15) * 4;
+            let at = |ip: usize, port: usize| {
+                let ip: [u8; 4] = packet[ip..ip + 4].try_into().unwrap();
+                SocketAddr::from((ip, u16::from_be_bytes([packet[port], packet[port + 1]])))
+            };
+            steer(at(12, tcp), at(16, tcp + 2))
+        });
+        drop(hub);
         self
     }
 
@@ -130,6 +152,12 @@ impl Link for Queue {
 
     fn learns_flows(&self) -> bool {
         lock(&self.hub).learns_flows
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        let hub = lock(&self.hub);
+        let (steer, count, index) = (hub.steer?, hub.queues.len(), self.index);
+        Some(Arc::new(move |from, to| steer(from, to) % count == index))
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

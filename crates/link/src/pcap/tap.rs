@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Direction, PcapWriter, PcapWriterError};
-use crate::link::Link;
+use crate::link::{ComesHere, Link};
 
 /// A capture that several links share. Clones record into the same capture.
 #[derive(Clone)]
@@ -125,6 +125,10 @@ impl<L: Link> Link for Tapped<L> {
 
     fn learns_flows(&self) -> bool {
         self.link.learns_flows()
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        self.link.comes_here()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

@@ -18,9 +18,11 @@ use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
 use super::screen::Screen;
 use super::socket::{Counted, Socket, memory_for};
+use super::steering::Steering;
 use super::wire::Wire;
 use super::{Allow, Holder, Mode, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
 use super::{connections, frame, owner, sys};
+use crate::link::ComesHere;
 
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
 const GENERIC: u32 = 1 << 1;
@@ -77,6 +79,7 @@ pub(super) struct Attached {
     pub(super) lost: Lost,
     device: String,
     queues: u32,
+    steering: Option<Steering>,
     /// The device has another number of queues now.
     ended: AtomicBool,
     _holders: Vec<OwnedFd>,
@@ -132,6 +135,11 @@ impl Attached {
     pub(super) fn has_ended(&self) -> Option<&'static str> {
         let why = "the device has another number of queues now";
         self.ended.load(Ordering::Relaxed).then_some(why)
+    }
+
+    /// Which packets come to a queue, if the card says how it chooses. A packet socket has all queues.
+    pub(super) fn comes_to(&self, queue: u32) -> Option<ComesHere> {
+        self.steering.as_ref().filter(|_| self.queues > 1)?.to(queue)
     }
 
     /// What the kernel has counted for a socket, from the begin.
@@ -318,6 +326,7 @@ fn keep(
         lost: Lost::default(),
         device: device.name.clone(),
         queues: device.queues,
+        steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
         _holders: holders.into_iter().map(Holder::into_socket).collect(),
     });

@@ -40,6 +40,7 @@ mod rings;
 mod routes;
 mod screen;
 mod socket;
+mod steering;
 mod sys;
 #[cfg(test)]
 mod tests;

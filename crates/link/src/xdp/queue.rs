@@ -21,7 +21,7 @@ use super::screen::{Fate, Screen};
 use super::socket::is_full;
 use super::wire::Wire;
 use super::{Holder, XdpConfig, XdpDevice, XdpError, XdpStatus, frame, sys};
-use crate::link::{Link, short_buffer};
+use crate::link::{ComesHere, Link, short_buffer};
 use crate::netlink::{address_of, attributes, messages, word_at};
 
 /// `RTM_NEWLINK`, `RTM_DELLINK`, `RTM_NEWADDR`, `RTM_DELADDR`, `RTM_NEWROUTE`, `RTM_DELROUTE`, `RTM_NEWNEIGH`,
@@ -97,6 +97,7 @@ impl XdpQueue {
             until_events: BURST,
             queue,
             handled: [0; Opening::COUNT],
+            comes_here: attached.comes_to(queue),
             counted: Instant::now(),
             attached,
         };
@@ -147,6 +148,7 @@ pub struct Xdp {
     queue: u32,
     /// SYNs that were received, by kind.
     handled: [u64; Opening::COUNT],
+    comes_here: Option<ComesHere>,
     /// When the number of queues was looked at.
     counted: Instant,
     attached: Arc<Attached>,
@@ -398,6 +400,10 @@ impl Link for Xdp {
 
     fn learns_flows(&self) -> bool {
         false
+    }
+
+    fn comes_here(&self) -> Option<ComesHere> {
+        self.comes_here.clone()
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

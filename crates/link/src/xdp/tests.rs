@@ -207,6 +207,11 @@ fn packets_go_both_ways_by_a_packet_socket() {
 fn packets_go_both_ways_on_four_queues() {
     on_a_cable(4, |far| {
         assert_eq!(XdpDevice::find(DEVICE).unwrap().queues, 4);
+        // A veth does not say how it chooses a queue.
+        block_on(async {
+            let links = open(&config(Mode::Driver), hold(Transport::Tcp, 82));
+            assert!(links.iter().all(|link| link.comes_here().is_none()));
+        });
         packets_go_both_ways(Mode::Driver, &far);
     });
 }

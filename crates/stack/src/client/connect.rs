@@ -8,7 +8,6 @@ use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{Beginning, Owner, Side};
-use crate::flows::table::Table;
 use core::fmt;
 use core::hint::cold_path;
 use core::net::SocketAddr;
@@ -147,7 +146,7 @@ impl Client {
             if unlikely(!flows.env.shard.owns(key)) {
                 return Err(ConnectError::OtherShard);
             }
-            return if is_taken(&flows.table, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
+            return if is_taken(flows, key, hash) { Err(ConnectError::LocalInUse) } else { Ok(hash) };
         }
         let random = u32::from(flows.env.random.next_byte());
         let first = self.ports.candidate(key).ok_or(ConnectError::NoPorts)?;
@@ -155,9 +154,7 @@ impl Client {
         let chosen = key.with_local_port(port);
         let hash = flows.table.hasher.hash(&chosen);
         if unlikely(
-            self.ports.is_reserved(port)
-                || is_taken(&flows.table, &chosen, hash)
-                || !flows.env.shard.owns(&chosen),
+            self.ports.is_reserved(port) || is_taken(flows, &chosen, hash) || !flows.env.shard.suits(&chosen),
         ) {
             return self.choose_free_port(flows, key, random);
         }
@@ -175,21 +172,37 @@ impl Client {
         key: &mut FlowKey,
         random: u32,
     ) -> Result<u64, ConnectError> {
-        let mut hash = 0;
-        let port = self.ports.select(key, random, |port| {
+        let (mut hash, mut tried) = (0, 0);
+        let most = if flows.env.shard.is_steered(key) { MOST_STEERED } else { usize::MAX };
+        let mut port = self.ports.select(key, random, |port| {
             let key = key.with_local_port(port);
             hash = flows.table.hasher.hash(&key);
-            !flows.env.shard.owns(&key) || is_taken(&flows.table, &key, hash)
+            tried += 1;
+            tried > most || !flows.env.shard.suits(&key) || is_taken(flows, &key, hash)
         });
+        if port.is_none() && most < usize::MAX {
+            // What comes to another queue is posted to this one.
+            port = self.ports.select(key, random, |port| {
+                let key = key.with_local_port(port);
+                hash = flows.table.hasher.hash(&key);
+                is_taken(flows, &key, hash)
+            });
+        }
         *key = key.with_local_port(port.ok_or(ConnectError::NoPorts)?);
         Ok(hash)
     }
 }
 
 #[inline]
-fn is_taken(table: &Table, key: &FlowKey, hash: u64) -> bool {
-    table.find_hashed(hash, key).is_some() || table.time_wait.find(hash).is_some()
+fn is_taken(flows: &Flows, key: &FlowKey, hash: u64) -> bool {
+    let table = &flows.table;
+    table.find_hashed(hash, key).is_some()
+        || table.time_wait.find(hash).is_some()
+        || flows.env.shard.is_noted_elsewhere(hash)
 }
+
+/// Ports that are looked at for one whose answers come to this stack's queue.
+const MOST_STEERED: usize = 1024;
 
 /// The flow of a connect, with local port 0. `outer` are the UDP ports.
 #[inline(always)]

@@ -111,7 +111,7 @@ impl Endpoint {
     ///
     /// The links must lead to the same network: queues of a device, or sockets at one address. A connection belongs to
     /// the shard that a hash of its TCP ports chooses, or, on links that do not [learn](Link::learns_flows) the queue of a flow, to the
-    /// shard that got its SYN. A packet that arrives at another one is passed to it. All shards know what one learnt of a server. The limits of `config` hold for all together: each shard has its part
+    /// shard that got its SYN. Where such a link says [which packets come by it](Link::comes_here), a connect chooses its local port by that. A packet that arrives at another one is passed to it. All shards know what one learnt of a server. The limits of `config` hold for all together: each shard has its part
     /// ([`Limits::share`](firstflight_stack::Limits::share)).
     ///
     /// A link is made by a call within its runtime. If it fails later, it is made again, and the connections of its
@@ -147,6 +147,7 @@ impl Endpoint {
             let mut own = part(config, index, count);
             own.mtu = own.mtu.min(mtu);
             own.owners.clone_from(&owners);
+            own.comes_here = link.comes_here().filter(|_| owners.is_some());
             let post = (count > 1).then(|| Post::new(index, &mail, workers));
             let _inside = runtime.enter();
             shards.push(Self::launch(own, link, store.clone(), time.clone(), post));
