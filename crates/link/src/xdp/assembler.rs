@@ -12,6 +12,7 @@ pub(super) enum Reg {
     R6,
     R7,
     R8,
+    R9,
     R10 = 10,
 }
 

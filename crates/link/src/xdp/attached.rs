@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use super::device::channels;
 use super::error::errno;
 use super::frame::Opening;
-use super::maps::Maps;
+use super::maps::{Duty, Maps};
 use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
 use super::screen::Screen;
@@ -31,6 +31,11 @@ const DRIVER: u32 = 1 << 2;
 /// How long a device may stay busy: the kernel frees the memory of a process that was killed later than the process.
 const BUSY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long packets may be on their way through the kernel when the program begins.
+const ON_THEIR_WAY: Duration = Duration::from_millis(100);
+/// How often the kernel is asked whether it still has connections of the ports.
+const ASK: Duration = Duration::from_secs(5);
 
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
@@ -82,7 +87,9 @@ pub(super) struct Attached {
     steering: Option<Steering>,
     /// The device has another number of queues now.
     ended: AtomicBool,
-    _holders: Vec<OwnedFd>,
+    /// When the kernel was asked for its connections.
+    asked: Mutex<Instant>,
+    holders: Mutex<Vec<OwnedFd>>,
 }
 
 impl Attached {
@@ -117,6 +124,44 @@ impl Attached {
     pub(super) fn let_open(&self, queue: u32, handled: [u64; Opening::COUNT]) {
         if let Kernel::Program { maps, .. } = &self.kernel {
             maps.let_open(queue, handled.map(|count| count + Socket::SYNS));
+        }
+    }
+
+    /// Leaves connections that begin from now on to the kernel, and the ports to whoever else shares them. False if that was not
+    /// prepared ([`XdpConfig::hand_over`]).
+    fn pass_new(&self) -> bool {
+        let Kernel::Program { maps, .. } = &self.kernel else { return false };
+        maps.set_duty(Duty::PassNew);
+        let passes = maps.has_duty(Duty::PassNew);
+        if passes {
+            self.holders.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        passes
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_duty(&self, duty: Duty) -> bool {
+        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.has_duty(duty))
+    }
+
+    /// Looks now and then whether the connections of the kernel, which the program passes, are over.
+    pub(super) fn settle(&self, now: Instant) {
+        let Kernel::Program { maps, .. } = &self.kernel else { return };
+        if !maps.has_duty(Duty::PassKnown) {
+            return;
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(*asked) < ASK {
+            return;
+        }
+        *asked = now;
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of this host's own programs do not come by the device.
+        let is_ours = |peer: &std::net::SocketAddr| served.iter().any(|(at, ..)| at.ip() == peer.ip());
+        let is_over = |at| connections::peers(at).is_ok_and(|peers| peers.iter().all(is_ours));
+        // Another thread may have changed it meanwhile, for the end.
+        if served.iter().all(|(at, ..)| is_over(*at)) && maps.has_duty(Duty::PassKnown) {
+            maps.set_duty(Duty::Take);
         }
     }
 
@@ -212,17 +257,34 @@ impl XdpCounters {
 
 /// Reads the counters of a device. It does not keep the program on it.
 #[derive(Clone)]
-pub struct XdpStatus(Weak<Attached>);
+pub struct XdpStatus(Arc<OnceLock<Weak<Attached>>>);
 
 impl XdpStatus {
     pub(super) fn of(attached: &Arc<Attached>) -> Self {
-        Self(Arc::downgrade(attached))
+        Self(Arc::new(OnceLock::from(Arc::downgrade(attached))))
+    }
+
+    /// Leaves connections that begin from now on to the kernel, where the ports are shared ([`XdpConfig::hand_over`]): to the process that
+    /// replaces this one. The others go on here. False if they are not shared.
+    #[must_use]
+    pub fn pass_new(&self) -> bool {
+        self.attached().is_some_and(|attached| attached.pass_new())
+    }
+
+    /// Whether the device is used now.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.attached().is_some()
+    }
+
+    fn attached(&self) -> Option<Arc<Attached>> {
+        self.0.get()?.upgrade()
     }
 
     /// The counters of all queues together. `None` when the device is no longer used.
     #[must_use]
     pub fn counters(&self) -> Option<XdpCounters> {
-        let attached = self.0.upgrade()?;
+        let attached = self.attached()?;
         let lost = &attached.lost;
         let dropped = |why| match &attached.kernel {
             Kernel::Program { maps, .. } => maps.dropped(why),
@@ -271,7 +333,7 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
         (0..device.queues).map(|queue| bind(&device, queue, longest)).collect::<Result<_, _>>()?;
 
     let fail = XdpError::at("prepare the program");
-    let maps = Maps::create(device.queues, Socket::SYNS).map_err(&fail)?;
+    let maps = Maps::create(device.queues, Socket::SYNS, config.hand_over).map_err(&fail)?;
     for (queue, socket) in (0..).zip(&sockets) {
         maps.set_socket(queue, socket.as_fd()).map_err(&fail)?;
     }
@@ -305,6 +367,15 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
             _ => XdpError::at("attach the program")(error),
         }
     })?;
+    if config.hand_over {
+        // What the kernel lets in from now on, the program sees. Before, sock_diag does.
+        sleep(ON_THEIR_WAY);
+        for holder in &holders {
+            let peers = connections::peers(holder.at()).map_err(XdpError::at("look for connections"))?;
+            peers.into_iter().try_for_each(|peer| maps.pass(peer, holder.at())).map_err(&fail)?;
+        }
+        maps.set_duty(Duty::PassKnown);
+    }
     let sockets = sockets.into_iter().map(Wire::Xdp).collect();
     keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps })
 }
@@ -328,7 +399,8 @@ fn keep(
         queues: device.queues,
         steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
-        _holders: holders.into_iter().map(Holder::into_socket).collect(),
+        asked: Mutex::new(Instant::now()),
+        holders: Mutex::new(holders.into_iter().map(Holder::into_socket).collect()),
     });
     let partial = device.may_have_partial_checksums(config.mode);
     let screen = || Screen { mac: device.mac, allow: config.allow.clone() };
@@ -346,6 +418,9 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(
         return Err(XdpError::NoPorts);
     }
     device.check()?;
+    if config.hand_over && config.mode == Mode::Packet {
+        return Err(XdpError::NotShared);
+    }
     if config.mode != Mode::Driver && device.gro {
         return Err(XdpError::Joined { device: name() });
     }
@@ -353,7 +428,7 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(
         if !device.addresses.contains(&holder.at().ip()) {
             return Err(XdpError::NotItsAddress { at: holder.at(), device: name() });
         }
-        if holder.transport() == Transport::Tcp {
+        if holder.transport() == Transport::Tcp && !config.hand_over {
             let present = connections::at(holder.at()).map_err(XdpError::at("look for connections"))?;
             if present.live > 0 {
                 return Err(XdpError::Connections { at: holder.at(), count: present.live });

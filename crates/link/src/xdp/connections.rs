@@ -28,29 +28,49 @@ pub(super) struct Present {
 /// # Errors
 /// The system's.
 pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
+    let mut present = Present::default();
+    each(at, |state, _| match state {
+        TIME_WAIT => present.ended += 1,
+        _ => present.live += 1,
+    })?;
+    Ok(present)
+}
+
+/// The other ends of the kernel's connections at `at`, also of those that begin or are over.
+///
+/// # Errors
+/// The system's.
+pub(super) fn peers(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
+    let mut peers = Vec::new();
+    each(at, |_, peer| peers.push(peer))?;
+    Ok(peers)
+}
+
+fn each(at: SocketAddr, mut each: impl FnMut(u8, SocketAddr)) -> io::Result<()> {
     // struct inet_diag_req_v2: family, protocol, extensions, padding, states, and an empty struct inet_diag_sockid.
     let mut body = vec![0_u8; 56];
     let family = if at.is_ipv4() { nix::libc::AF_INET } else { nix::libc::AF_INET6 };
     body.splice(..2, [family as u8, TCP]);
     body.splice(4..8, (!LISTEN & 0xfff).to_ne_bytes());
-    let mut present = Present::default();
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
-    netlink.request(&message(BY_FAMILY, LIST, &body), |_, body| match state_at(body, at) {
-        Some(TIME_WAIT) => present.ended += 1,
-        Some(_) => present.live += 1,
-        None => {}
-    })?;
-    Ok(present)
+    netlink.request(&message(BY_FAMILY, LIST, &body), |_, body| {
+        if let Some((state, peer)) = connection_at(body, at) {
+            each(state, peer);
+        }
+    })
 }
 
-/// The state, if the connection is at this address and port.
-fn state_at(body: &[u8], at: SocketAddr) -> Option<u8> {
+/// The state and the other end, if the connection is at this address and port.
+fn connection_at(body: &[u8], at: SocketAddr) -> Option<(u8, SocketAddr)> {
     // struct inet_diag_msg: family, state, timer, retransmissions, and the ports and addresses.
     let state = *body.get(1)?;
-    let port = u16::from_be_bytes(body.get(4..6)?.try_into().ok()?);
-    let address: IpAddr = match at {
-        SocketAddr::V4(_) => <[u8; 4]>::try_from(body.get(8..12)?).ok()?.into(),
-        SocketAddr::V6(_) => <[u8; 16]>::try_from(body.get(8..24)?).ok()?.into(),
+    let port = |place: usize| Some(u16::from_be_bytes(body.get(place..place + 2)?.try_into().ok()?));
+    let ip = |place: usize| -> Option<IpAddr> {
+        Some(match at {
+            SocketAddr::V4(_) => <[u8; 4]>::try_from(body.get(place..place + 4)?).ok()?.into(),
+            SocketAddr::V6(_) => <[u8; 16]>::try_from(body.get(place..place + 16)?).ok()?.into(),
+        })
     };
-    (port == at.port() && address == at.ip()).then_some(state)
+    let is_here = (ip(8)?, port(4)?) == (at.ip(), at.port());
+    is_here.then_some((state, SocketAddr::new(ip(24)?, port(6)?)))
 }

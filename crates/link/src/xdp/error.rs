@@ -61,6 +61,11 @@ pub enum XdpError {
         /// The device.
         device: String,
     },
+    /// Ports cannot be shared in this mode.
+    #[error(
+        "packet mode cannot share its ports with another process: the kernel would answer their packets, too"
+    )]
+    NotShared,
     /// Nothing to serve.
     #[error("no port to serve")]
     NoPorts,

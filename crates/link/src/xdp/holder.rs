@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, SockFilter, SockRef, Socket, Type};
 
-use super::Transport;
+use super::{Transport, sys};
 
 /// `BPF_LD | BPF_W | BPF_ABS`, `BPF_JMP | BPF_JEQ | BPF_K` and `BPF_RET | BPF_K` (`linux/filter.h`).
 const LOAD_WORD: u16 = 0x20;
@@ -57,6 +57,32 @@ impl Holder {
             socket.listen(BACKLOG)?;
         }
         Ok(Self { socket, at: local, transport })
+    }
+
+    /// Shares `at` in TCP with other processes of this user that do so, and takes all connections that reach the kernel, from now on, in
+    /// place of one other.
+    ///
+    /// # Errors
+    /// As [`Holder::new`].
+    pub fn shared(at: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        if at.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&at.into())?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        socket.listen(BACKLOG)?;
+        // The sockets of the group have numbers in the order in which they began to listen. If none has this number, all take turns.
+        sys::choose_in_group(&socket, 1)?;
+        Ok(Self { socket, at: local, transport: Transport::Tcp })
+    }
+
+    /// Another handle of the same socket.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, at: self.at, transport: self.transport })
     }
 
     /// The address and port.

@@ -15,6 +15,7 @@ use super::{Prefix, Transport};
 /// Kinds of maps (`enum bpf_map_type`).
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
+const RECENT: u32 = 9;
 const LONGEST_PREFIX: u32 = 11;
 const SOCKETS: u32 = 17;
 /// `BPF_F_NO_PREALLOC`, which prefixes need, and `BPF_F_MMAPABLE`.
@@ -33,6 +34,36 @@ const OPENING_BYTES: u32 = 32;
 const _: () = assert!(Opening::COUNT * 16 == OPENING_BYTES as usize);
 /// The size of an element of [`Maps::present`].
 const PRESENT_BYTES: u32 = 8;
+/// The size of a [`Duty`].
+const DUTY_BYTES: u32 = 8;
+
+/// Connections of the kernel that are known, at most: those that had a packet last.
+const MOST_PASSED: u32 = 1 << 16;
+/// The size of a four-tuple: two addresses and two ports.
+pub(super) const TUPLE_BYTES: u32 = 36;
+
+/// What the program does with TCP of the served ports, where another process may serve them by the kernel ([`XdpConfig::hand_over`]).
+///
+/// [`XdpConfig::hand_over`]: super::XdpConfig::hand_over
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// It takes all.
+    Take = 0,
+    /// It passes connections that begin now, and takes the others.
+    PassNew = 1,
+    /// It passes the connections that it has passed before, and takes the others.
+    PassKnown = 2,
+    /// It passes all, and remembers those that begin.
+    PassAll = 3,
+}
+
+/// What a program needs for [`Duty`].
+struct Passing {
+    duty: OwnedFd,
+    now: Map,
+    /// Four-tuples that were passed.
+    passed: OwnedFd,
+}
 
 /// The maps of a program.
 pub(super) struct Maps {
@@ -48,11 +79,13 @@ pub(super) struct Maps {
     counted: Map,
     openings: OwnedFd,
     opened: Map,
+    passing: Option<Passing>,
 }
 
 impl Maps {
-    /// Empty maps for a device with this many queues. At each of them `syns` of a kind may wait.
-    pub(super) fn create(queues: u32, syns: u64) -> io::Result<Self> {
+    /// Empty maps for a device with this many queues. At each of them `syns` of a kind may wait. The program's first duty is
+    /// [`Duty::PassAll`] if it can `pass`.
+    pub(super) fn create(queues: u32, syns: u64, pass: bool) -> io::Result<Self> {
         let shape = |kind, key_size, value_size, max_entries, flags, name| MapShape {
             kind,
             key_size,
@@ -80,7 +113,18 @@ impl Maps {
         let prefixes = |size: u32, name| {
             sys::create_map(&shape(LONGEST_PREFIX, 4 + size, 1, MOST_PREFIXES, NO_PREALLOCATION, name))
         };
+        let passing = if pass {
+            let duty = sys::create_map(&shape(ARRAY, 4, DUTY_BYTES, 1, MAPPABLE, "ff_duty"))?;
+            let len = NonZeroUsize::new(DUTY_BYTES as usize).ok_or(io::ErrorKind::InvalidInput)?;
+            let now = Map::of(&duty, len, 0, true)?;
+            counter(&now, 0).store(Duty::PassAll as u64, Ordering::Relaxed);
+            let passed = sys::create_map(&shape(RECENT, TUPLE_BYTES, 4, MOST_PASSED, 0, "ff_passed"))?;
+            Some(Passing { duty, now, passed })
+        } else {
+            None
+        };
         Ok(Self {
+            passing,
             sockets: sys::create_map(&shape(SOCKETS, 4, 4, queues, 0, "ff_sockets"))?,
             served: sys::create_map(&shape(HASH, 20, 4, MOST_SERVED, 0, "ff_served"))?,
             present,
@@ -116,6 +160,33 @@ impl Maps {
 
     pub(super) fn openings(&self) -> i32 {
         self.openings.as_raw_fd()
+    }
+
+    /// The maps of the duty, and of what was passed.
+    pub(super) fn passing(&self) -> Option<(i32, i32)> {
+        self.passing.as_ref().map(|passing| (passing.duty.as_raw_fd(), passing.passed.as_raw_fd()))
+    }
+
+    /// What the program does from now on, if it can pass connections.
+    pub(super) fn set_duty(&self, duty: Duty) {
+        if let Some(passing) = &self.passing {
+            counter(&passing.now, 0).store(duty as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this is the program's duty.
+    pub(super) fn has_duty(&self, duty: Duty) -> bool {
+        let now = self.passing.as_ref().map(|passing| counter(&passing.now, 0).load(Ordering::Relaxed));
+        now.unwrap_or(Duty::Take as u64) == duty as u64
+    }
+
+    /// The kernel has this connection.
+    pub(super) fn pass(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
+        let Some(passing) = &self.passing else { return Ok(()) };
+        let mut key = [from, to].map(|at| mapped(at.ip())).concat();
+        key.extend(from.port().to_be_bytes());
+        key.extend(to.port().to_be_bytes());
+        sys::set_element(passing.passed.as_fd(), &key, &[0; 4])
     }
 
     /// How many SYNs of each kind the program has taken at a queue.
@@ -170,11 +241,15 @@ impl Maps {
     }
 }
 
-fn served_key(at: SocketAddr, transport: Transport) -> [u8; 20] {
-    let address = match at.ip() {
+fn mapped(ip: IpAddr) -> [u8; 16] {
+    match ip {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
-    };
+    }
+}
+
+fn served_key(at: SocketAddr, transport: Transport) -> [u8; 20] {
+    let address = mapped(at.ip());
     let mut key = [0; 20];
     let (ip, rest) = key.split_at_mut(16);
     ip.copy_from_slice(&address);

@@ -138,12 +138,16 @@ pub struct XdpConfig {
     /// The packets may bypass the rules of the packet filter and the hooks of tc. Without this, a host that has some is
     /// refused.
     pub bypass_firewall: bool,
+    /// The ports are shared with another process, the one that is replaced or replaces this one: with [`Holder::shared`]. The program then
+    /// passes the kernel's connections. Not with [`Mode::Packet`], and TCP only.
+    pub hand_over: bool,
 }
 
 firstflight_wire::setters! {
     XdpConfig {
         mode: Mode,
         bypass_firewall: bool,
+        hand_over: bool,
     }
 }
 
@@ -151,6 +155,12 @@ impl XdpConfig {
     /// Serves on `device`, in the driver, those that are allowed.
     #[must_use]
     pub fn new(device: &str, allow: Allow) -> Self {
-        Self { device: device.to_owned(), mode: Mode::default(), allow, bypass_firewall: false }
+        Self {
+            device: device.to_owned(),
+            mode: Mode::default(),
+            allow,
+            bypass_firewall: false,
+            hand_over: false,
+        }
     }
 }

@@ -3,15 +3,16 @@
 //! It runs for every packet that the device receives. A packet is taken if it is TCP, or UDP where the encapsulation is
 //! served, to a served address and port, and to the device's own link-layer address, without a VLAN tag. ICMP errors
 //! that quote a packet from a served address and port are taken too. A packet to a served port that the engine cannot
-//! take is dropped and counted: passed on, it would meet the socket that holds the port. So is a SYN when many wait: a
-//! flood of them must leave room for the packets of connections.
+//! take is dropped and counted: passed on, it would meet the socket that holds the port. Where two processes may share
+//! the port, connections of the kernel are passed ([`Duty`]). A SYN is dropped when many wait: a flood of
+//! them must leave room for the packets of connections.
 
 use super::assembler::{Assembler, Label, Op, Reg, When, Width};
 use super::frame::Opening;
-use super::maps::Maps;
+use super::maps::{Duty, Maps, TUPLE_BYTES};
 
 use Op::{Add, And, Move, Or, ShiftRight};
-use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use When::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
 use Width::{Byte, Double, Half, Word};
 
@@ -41,8 +42,9 @@ const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 const XDP_REDIRECT: i32 = 4;
 
-/// `bpf_map_lookup_elem` and `bpf_redirect_map`.
+/// `bpf_map_lookup_elem`, `bpf_map_update_elem` and `bpf_redirect_map`.
 const LOOK_UP: i32 = 1;
+const UPDATE: i32 = 2;
 const REDIRECT_MAP: i32 = 51;
 
 /// Fields of `struct xdp_md`.
@@ -63,6 +65,10 @@ const WORDS: i16 = 5;
 /// The key of a queue, and that of a served address.
 const OPENINGS: i16 = -64;
 const PRESENT: i16 = -68;
+/// A four-tuple: 16 bytes for each address, and two ports. The value behind it means nothing.
+const TUPLE: i16 = -108;
+const NOTHING: i16 = -112;
+const _: () = assert!(TUPLE + TUPLE_BYTES as i16 <= PRESENT);
 
 /// An address of IPv4 as the first twelve bytes of a mapped address of IPv6, and the rest.
 const MAPPED: [u32; 3] = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff])];
@@ -131,6 +137,86 @@ impl<'a> Filter<'a> {
         self.asm.register(Move, R2, R7);
         self.asm.number(Add, R2, len.into());
         self.asm.jump_register(Greater, R2, R8, no);
+    }
+
+    /// Passes the packet, whose TCP header would be at `at`, if its connection is the kernel's ([`Duty`]).
+    fn kernels(&mut self, v6: bool, protocol: i16, at: i16) {
+        let Some((duty, passed)) = self.maps.passing() else { return };
+        let (on, known, pass) = (self.asm.label(), self.asm.label(), self.pass);
+        let asm = &mut self.asm;
+        asm.map_value(R1, duty);
+        asm.load(Double, R9, R1, 0);
+        asm.jump_number(Equal, R9, Duty::Take as i32, on);
+        asm.load(Byte, R2, R7, protocol);
+        asm.jump_number(NotEqual, R2, 6, on);
+        self.need_or(at + 20, on);
+        let source = if v6 { ETH + 8 } else { ETH + 12 };
+        let width = if v6 { 16 } else { 4 };
+        self.tuple(v6, [source, source + width], [at, at + 2]);
+        let asm = &mut self.asm;
+        asm.load(Byte, R2, R7, at + 13);
+        asm.number(And, R2, 0x12);
+        asm.jump_number(NotEqual, R2, 0x02, known);
+        asm.jump_number(Equal, R9, Duty::PassKnown as i32, known);
+        asm.store_number(Word, R10, NOTHING, 0);
+        asm.map(R1, passed);
+        asm.register(Move, R2, R10);
+        asm.number(Add, R2, TUPLE.into());
+        asm.register(Move, R3, R10);
+        asm.number(Add, R3, NOTHING.into());
+        asm.number(Move, R4, 0);
+        asm.call(UPDATE);
+        asm.jump(pass);
+        asm.place(known);
+        asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
+        self.look_up(passed, TUPLE);
+        self.asm.jump_number(NotEqual, R0, 0, pass);
+        self.asm.place(on);
+    }
+
+    /// Passes an ICMP message that quotes a packet of the kernel's, at `quoted` with the ports at `ports`, if it is TCP.
+    fn kernels_error(&mut self, v6: bool, quoted: i16, ports: i16) {
+        let Some((duty, passed)) = self.maps.passing() else { return };
+        let (on, pass) = (self.asm.label(), self.pass);
+        let (protocol, source) = if v6 { (quoted + 6, quoted + 8) } else { (quoted + 9, quoted + 12) };
+        let width = if v6 { 16 } else { 4 };
+        let asm = &mut self.asm;
+        asm.map_value(R1, duty);
+        asm.load(Double, R9, R1, 0);
+        asm.jump_number(Equal, R9, Duty::Take as i32, on);
+        asm.load(Byte, R2, R7, protocol);
+        asm.jump_number(NotEqual, R2, 6, on);
+        asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
+        // The quoted packet went the other way.
+        self.tuple(v6, [source + width, source], [ports + 2, ports]);
+        self.look_up(passed, TUPLE);
+        self.asm.jump_number(NotEqual, R0, 0, pass);
+        self.asm.place(on);
+    }
+
+    /// Writes a four-tuple from these places of the packet.
+    fn tuple(&mut self, v6: bool, addresses: [i16; 2], ports: [i16; 2]) {
+        let asm = &mut self.asm;
+        for (place, address) in [TUPLE, TUPLE + 16].into_iter().zip(addresses) {
+            for n in 0..4 {
+                match (v6, n) {
+                    (false, 0..3) => asm.store_number(
+                        Word,
+                        R10,
+                        place + 4 * n,
+                        MAPPED.get(n as usize).map_or(0, |word| *word as i32),
+                    ),
+                    _ => {
+                        asm.load(Word, R2, R7, address + if v6 { 4 * n } else { 0 });
+                        asm.store(Word, R10, place + 4 * n, R2);
+                    }
+                }
+            }
+        }
+        for (place, port) in [TUPLE + 32, TUPLE + 34].into_iter().zip(ports) {
+            asm.load(Half, R2, R7, port);
+            asm.store(Half, R10, place, R2);
+        }
     }
 
     /// Takes the packet, whose TCP header would be at `at`. The `known` header of IP counts in the length, which is at `len`.
@@ -278,6 +364,7 @@ impl<'a> Filter<'a> {
         self.address(false, ETH + 12);
         self.served(NotEqual, source);
         self.allowed(false, ETH + 12, self.drop(Dropped::NotAllowed));
+        self.kernels(false, ETH + 9, ETH + 20);
         self.take(ETH + 9, ETH + 20, ETH + 2, 20);
 
         self.asm.place(icmp);
@@ -307,6 +394,7 @@ impl<'a> Filter<'a> {
         self.address(false, quoted + 12);
         self.served(Equal, pass);
         self.allowed(false, quoted + 16, pass);
+        self.kernels_error(false, quoted, quoted + 20);
         self.asm.jump(take);
     }
 
@@ -345,6 +433,7 @@ impl<'a> Filter<'a> {
         self.address(true, ETH + 8);
         self.served(NotEqual, source);
         self.allowed(true, ETH + 8, self.drop(Dropped::NotAllowed));
+        self.kernels(true, ETH + 6, ETH + 40);
         self.take(ETH + 6, ETH + 40, ETH + 4, 0);
 
         self.asm.place(icmp);
@@ -369,6 +458,7 @@ impl<'a> Filter<'a> {
         self.address(true, quoted + 8);
         self.served(Equal, pass);
         self.allowed(true, quoted + 24, pass);
+        self.kernels_error(true, quoted, quoted + 40);
         self.asm.jump(take);
     }
 

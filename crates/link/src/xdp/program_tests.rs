@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::frame::Opening;
-use super::maps::Maps;
+use super::maps::{Duty, Maps};
 use super::program::{Dropped, assemble};
 use super::screen::{Fate, Screen};
 use super::{Allow, Transport, sys};
@@ -36,11 +36,16 @@ const SYNS: u64 = 3;
 impl Bench {
     /// The program for port 80 of two addresses in TCP, and port 81 in UDP. `None` without privileges.
     fn new(allow: Option<&[&str]>) -> Option<Self> {
+        Self::that_passes(allow, false)
+    }
+
+    /// `pass`: the program can pass the kernel's connections.
+    fn that_passes(allow: Option<&[&str]>, pass: bool) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: loading a program needs root");
             return None;
         }
-        let maps = Maps::create(1, SYNS).unwrap();
+        let maps = Maps::create(1, SYNS, pass).unwrap();
         let tcp = ["192.0.2.1:80", "[2001:db8::1]:80"].map(|at| (at.parse().unwrap(), Transport::Tcp));
         let udp = ["192.0.2.1:81", "[2001:db8::1]:81"].map(|at| (at.parse().unwrap(), Transport::Udp));
         let served: Vec<(SocketAddr, Transport)> = tcp.into_iter().chain(udp).collect();
@@ -299,6 +304,46 @@ fn what_is_not_served_any_more_is_the_kernels() {
         assert_eq!(bench.fate(&mine), Fate::Taken);
         assert_eq!(bench.fate(&own), Fate::Dropped(Dropped::Source));
         assert_eq!(bench.fate(&ours), Fate::Passed);
+    }
+}
+
+/// With two processes at a port, connections go where they began: SYNs by the program's duty, the rest by what it remembers.
+#[test]
+fn connections_of_the_kernel_are_passed() {
+    let Some(bench) = Bench::that_passes(None, true) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        bench.maps.let_open(0, bench.maps.opened(0).map(|count| count + 100));
+        let from = |port: u16| client.replace(":5000", &format!(":{port}"));
+        let segment = |port: u16, flags: u8| {
+            let mut packet = packet(6, &from(port), server);
+            let at = if client.starts_with('[') { 40 } else { 20 };
+            packet[at + 12..at + 14].copy_from_slice(&[0x50, flags]);
+            bench.fate_by_program(&frame(&packet))
+        };
+        let host = |at: &str| at.rsplit_once(':').unwrap().0.to_owned();
+        let error = |port: u16| {
+            let too_big = if client.starts_with('[') { 2 } else { 3 };
+            let report = report(too_big, &host(client), &host(server), server, &from(port), 6);
+            bench.fate_by_program(&frame(&report))
+        };
+        let datagram = frame(&packet(17, client, &server.replace(":80", ":81")));
+        let (syn, ack) = (0x02, 0x10);
+        // At the start, until it is known what the kernel has.
+        bench.maps.set_duty(Duty::PassAll);
+        assert_eq!([segment(1, syn), segment(2, ack), error(2)], [Fate::Passed; 3]);
+        bench.maps.pass(from(3).parse().unwrap(), server.parse().unwrap()).unwrap();
+        bench.maps.set_duty(Duty::PassKnown);
+        for known in [1, 3] {
+            assert_eq!([segment(known, ack), segment(known, syn), error(known)], [Fate::Passed; 3]);
+        }
+        assert_eq!([segment(2, ack), segment(4, syn), segment(4, ack), error(4)], [Fate::Taken; 4]);
+        // At the end.
+        bench.maps.set_duty(Duty::PassNew);
+        assert_eq!([segment(5, syn), segment(5, ack), error(5)], [Fate::Passed; 3]);
+        assert_eq!([segment(4, ack), error(4)], [Fate::Taken; 2]);
+        assert_eq!(bench.fate_by_program(&datagram), Fate::Taken);
+        bench.maps.set_duty(Duty::Take);
+        assert_eq!([segment(1, ack), segment(5, ack), segment(6, syn), error(5)], [Fate::Taken; 4]);
     }
 }
 

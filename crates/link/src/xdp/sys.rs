@@ -92,6 +92,15 @@ pub(super) fn set_option<T: Copy>(
     checked(unsafe { libc::setsockopt(fd.as_fd().as_raw_fd(), level, name, pointer, len) })
 }
 
+/// Lets the socket with this number among those that share a port get its connections (`SO_ATTACH_REUSEPORT_CBPF`).
+pub(super) fn choose_in_group(fd: impl AsFd, number: u32) -> io::Result<()> {
+    // BPF_RET | BPF_K.
+    let mut code = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: number }];
+    // The kernel reads the code before the call returns.
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
 /// Reads an option of a socket. Every bit pattern of `T` is a value: these are structures of integers.
 pub(super) fn option<T: Copy>(fd: impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = std::mem::MaybeUninit::<T>::zeroed();

@@ -1,6 +1,7 @@
 //! The link on a veth, in network namespaces that end with the test. Needs root.
 
 use std::future::poll_fn;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc;
@@ -10,7 +11,9 @@ use firstflight_wire::ip::{Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::udp::Datagram;
 use nix::sched::{CloneFlags, unshare};
+use socket2::SockRef;
 
+use super::maps::Duty;
 use super::*;
 use crate::Link;
 
@@ -301,4 +304,62 @@ fn next_hops_of_ipv4_are_found_without_privileges() {
 #[test]
 fn next_hops_of_ipv6_are_found_without_privileges() {
     on_a_cable(1, |far| next_hops_without_privileges(1, &far));
+}
+
+/// A device that is taken while the kernel has connections at a shared port: they go on there, new ones come by the device, and when they
+/// are over the program does not look for them any more.
+fn connections_of_the_kernel_go_on(family: usize, far: &Far) {
+    let at = SocketAddr::new(HOSTS[family].parse().unwrap(), 80);
+    let holder = Holder::shared(at).unwrap();
+    let listener = holder.listener().unwrap().unwrap();
+    listener.set_nonblocking(false).unwrap();
+    let connect = move || TcpStream::connect_timeout(&at, Duration::from_secs(20)).unwrap();
+    let mut client = far.run(connect);
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // One of this host's own does not count.
+    let own = connect();
+    block_on(async {
+        let mut links = open(&config(Mode::Driver).hand_over(true), vec![holder]);
+        client.write_all(b"hello").unwrap();
+        let mut got = [0; 5];
+        accepted.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello");
+        far.begin(move || {
+            let _ = TcpStream::connect_timeout(&at, Duration::from_millis(1));
+        });
+        let (_, packet) = receive(&mut links).await;
+        let parsed = Packet::parse(&packet).unwrap();
+        let segment = Segment::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
+        assert!(segment.flags.contains(Flags::SYN));
+        let later = std::time::Instant::now() + Duration::from_secs(60);
+        links[0].attached().settle(later);
+        assert!(links[0].attached().has_duty(Duty::PassKnown));
+        // Without TIME-WAIT.
+        SockRef::from(&accepted).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(accepted);
+        links[0].attached().settle(later + Duration::from_secs(60));
+        assert!(links[0].attached().has_duty(Duty::Take));
+        assert!(links[0].status().pass_new() && links[0].attached().has_duty(Duty::PassNew));
+    });
+    drop(own);
+}
+
+#[test]
+fn connections_of_the_kernel_in_ipv4_go_on() {
+    on_a_cable(1, |far| connections_of_the_kernel_go_on(0, &far));
+}
+
+#[test]
+fn connections_of_the_kernel_in_ipv6_go_on() {
+    on_a_cable(1, |far| connections_of_the_kernel_go_on(1, &far));
+}
+
+#[test]
+fn packet_mode_shares_no_port() {
+    on_a_cable(1, |_| {
+        let holder = Holder::shared(SocketAddr::new(HOSTS[0].parse().unwrap(), 80)).unwrap();
+        let refused = Xdp::attach(&config(Mode::Packet).hand_over(true), vec![holder]);
+        assert!(matches!(refused, Err(XdpError::NotShared)));
+    });
 }
