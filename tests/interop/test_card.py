@@ -250,6 +250,76 @@ def test_a_gateway_serves_by_the_card(card, family, tmp_path):
     assert not card.has_program()
 
 
+SHARED = GATEWAY.replace('mode = "http"', 'mode = "http"\nreuse_port = true')
+
+
+def ask(card, family, client=None):
+    """A request on a connection, which is a new one by default and stays open. Returns it, with the body."""
+    client = client or connect(card, family, timeout=10)
+    client.sendall(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n")
+    got, size = b"", None
+    while size is None or len(got) < size:
+        part = client.recv(1 << 16)
+        assert part, got
+        got += part
+        head, end, _ = got.partition(b"\r\n\r\n")
+        if end:
+            size = len(head) + 4 + int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1])
+    return client, got.partition(b"\r\n\r\n")[2]
+
+
+def test_an_upgrade_fails_no_request(testbed, family, tmp_path):
+    """A second gateway begins, and the first one gets SIGTERM: new connections go to the second one at once, by the kernel, and old ones end
+    at the first one. Then the second one takes the card."""
+    card = Card(testbed, queues=2)
+    path = tmp_path / "gateway.toml"
+    path.write_text(SHARED.format(device=DEVICE, port=PORT, root=card.root))
+    small = body(card.root, "small")
+    old = testbed.start(Gateway(card.host, str(path)))
+    old.wait_until(lambda: card.has_program(), "the program")
+    stop, failures, count = threading.Event(), [], 0
+
+    def visit():
+        nonlocal count
+        while not stop.is_set():
+            try:
+                client, got = ask(card, family)
+                client.close()
+                assert got == small
+            except (OSError, AssertionError) as error:
+                failures.append(error)
+            count += 1
+
+    visitors = [threading.Thread(target=visit) for _ in range(4)]
+    for visitor in visitors:
+        visitor.start()
+    try:
+        slow = download(card, family)
+        slow.recv(1000, socket.MSG_PEEK)
+        new = testbed.start(Gateway(card.host, str(path)))
+        old.popen.send_signal(signal.SIGTERM)
+        # New connections come to the second gateway, by the kernel.
+        new.wait_records(50, "requests by the kernel", lambda it: it.get("event") == "request" and it["way"] == "kernel")
+        kept, got = ask(card, family)
+        assert got == small and old.popen.poll() is None and card.has_program()
+        assert rest_of(slow) == body(card.root, "big")
+        assert old.wait(60) == 0
+        new.wait_records(50, "requests by the card", lambda it: it.get("event") == "request" and it["way"] == "ip")
+        # A connection that began by the kernel goes on by it.
+        assert ask(card, family, kept)[1] == small
+        kept.close()
+        assert card.has_program()
+    finally:
+        stop.set()
+        for visitor in visitors:
+            visitor.join()
+    assert not failures and count > 200, (count, failures[:3])
+    new.wait_until(lambda: "has its network card" in new.text(), "its card")
+    assert all(it["Prm"] & ~KEPT == 0 for it in capabilities(new.pid))
+    assert new.terminate() == 0
+    assert not card.has_program() and f":{PORT}" not in testbed.sockets(card.host)
+
+
 def test_everything_else_is_the_kernels(card, family):
     card.serve()
     other = card.testbed.start(KernelServer(card.host, family, 9090, card.root))

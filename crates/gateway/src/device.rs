@@ -4,7 +4,7 @@ use crate::config::{Listener, Tun, Xdp};
 use crate::error::GatewayError;
 use crate::farm::Farm;
 use firstflight::link::xdp::{XdpQueue, XdpStatus};
-use firstflight::link::{BusyPoll, Tun as TunLink, TunConfig, TunQueue};
+use firstflight::link::{BusyPoll, Link, Tun as TunLink, TunConfig, TunQueue};
 use firstflight::{Card, Endpoint, Sharding, Workers};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -93,7 +93,8 @@ fn on_tun(config: &Listener, tun: &Tun, sharding: &Sharding) -> Result<Device, G
 
 fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, GatewayError> {
     let fail = |error| GatewayError::Card(config.name.get_ref().clone(), error);
-    let mut card = Card::serve(xdp.device(), &xdp.address, xdp.port).map_err(fail)?;
+    let hold = if config.reuse_port { Card::share } else { Card::serve };
+    let mut card = hold(xdp.device(), &xdp.address, xdp.port).map_err(fail)?;
     let udp_port = config.udp_port.filter(|port| *port != 0);
     if let Some(port) = udp_port {
         card = card.carry(port).map_err(fail)?;
@@ -102,18 +103,36 @@ fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, 
     let mut engine = engine(config, card.addresses().to_vec())?;
     card.prepare(&mut engine);
     let beside = card.listeners().map_err(fail)?;
-    let queues = card.attach().map_err(fail)?;
-    let (card, busy_poll) = (queues.first().map(XdpQueue::status), busy_poll(config));
-    let link = |queue| {
-        let mut queue = Some(queue);
-        move || {
-            let queue: XdpQueue = queue.take().ok_or(io::ErrorKind::NotConnected)?;
-            Ok(BusyPoll::new(queue.open().map_err(io::Error::other)?, busy_poll))
-        }
+    let (endpoint, card) = if config.reuse_port {
+        let (queues, status) = card.attach_later().map_err(fail)?;
+        (on_queues(config, &engine, sharding, queues, Ok), Some(status))
+    } else {
+        let queues = card.attach().map_err(fail)?;
+        let status = queues.first().map(XdpQueue::status);
+        (on_queues(config, &engine, sharding, queues, |queue| queue.open().map_err(io::Error::other)), status)
     };
-    let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
     Ok(Device { endpoint, addresses, beside, card, udp_port })
+}
+
+/// An engine for each of a card's queues.
+fn on_queues<Q: Send + 'static, L: Link + 'static>(
+    config: &Listener,
+    engine: &firstflight::Config,
+    sharding: &Sharding,
+    queues: Vec<Q>,
+    open: fn(Q) -> io::Result<L>,
+) -> io::Result<Endpoint> {
+    let busy_poll = busy_poll(config);
+    let link = |queue| {
+        let mut queue = Some(queue);
+        // Called again if the queue fails. It fails only with the device.
+        move || {
+            let queue: Q = queue.take().ok_or(io::ErrorKind::NotConnected)?;
+            Ok(BusyPoll::new(open(queue)?, busy_poll))
+        }
+    };
+    Endpoint::sharded(engine, sharding, queues.into_iter().map(link).collect())
 }
 
 /// How long the threads of the listener's engines stay awake after a packet.

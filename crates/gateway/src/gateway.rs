@@ -337,12 +337,19 @@ impl Gateway {
         says.iter().for_each(|line| self.log.status(line));
     }
 
+    /// Whether another process still uses a network card of this one.
+    pub(crate) fn waits_for_card(&self) -> bool {
+        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
+        cards.any(|card| !card.is_attached())
+    }
+
     /// Gives up the privileges that only attaching a network card needs, if there is one.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn give_up_privileges(&mut self) -> Result<(), XdpError> {
-        if self.has_given_up || self.listening.values().all(|listening| listening.card.is_none()) {
+        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
+        if self.has_given_up || self.waits_for_card() || cards.next().is_none() {
             return Ok(());
         }
         self.has_given_up = true;

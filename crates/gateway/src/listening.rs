@@ -33,6 +33,8 @@ const ATTEMPTS: usize = 50;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
+/// How long handshakes that a network card has taken may last, when it takes no more: the gateway that replaces this one does.
+const HANDSHAKES: Duration = Duration::from_secs(1);
 
 /// Sockets that are bound, and do not accept yet.
 pub(crate) struct Bound {
@@ -281,7 +283,10 @@ impl Bound {
 impl Listening {
     /// Stops to accept, and lets connections end within this time.
     pub(crate) async fn end(self, within: Duration) {
-        let Self { accepting, killed, mut task, .. } = self;
+        let Self { accepting, killed, mut task, card, .. } = self;
+        if card.is_some_and(|card| card.pass_new()) {
+            tokio::time::sleep(HANDSHAKES).await;
+        }
         accepting.send_replace(false);
         if tokio::time::timeout(within, &mut task).await.is_err() {
             killed.send_replace(true);

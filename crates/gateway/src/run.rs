@@ -17,6 +17,8 @@ const USER: &str = "gateway.user";
 
 /// How often a look shows whether a part of the gateway has stopped for good.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(5);
+/// The same while the gateway waits for a network card.
+const OFTEN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// Why the gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -176,14 +178,19 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     let mut wrong = gateway.certificate_problems();
-    let said = drop_privileges(user.as_deref(), USER)?;
+    // Attaching a card needs privileges.
+    let mut waits = gateway.waits_for_card();
+    let said = match waits {
+        true => Some("waits for its network card, and keeps its privileges until then".to_owned()),
+        false => drop_privileges(user.as_deref(), USER)?,
+    };
     gateway.give_up_privileges().map_err(RunError::Privileges)?;
     // Options stand for a trial, which has neither many clients nor a user of its own.
     if matches!(source, Source::File(_)) {
         gateway.say(&limit);
         said.iter().for_each(|said| gateway.say(said));
     }
-    if said.is_some() {
+    if said.is_some() && !waits {
         wrong.extend(not_readable(source, gateway.config()).await);
     }
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
@@ -195,9 +202,16 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
                 Asked::Reload => reload(&mut gateway, source).await,
                 Asked::End => break false,
             },
-            () = tokio::time::sleep(LOOK) => {
+            () = tokio::time::sleep(if waits { OFTEN } else { LOOK }) => {
                 if gateway.has_failed() {
                     break true;
+                }
+                if waits && !gateway.waits_for_card() {
+                    waits = false;
+                    let said = drop_privileges(user.as_deref(), USER)?;
+                    gateway.give_up_privileges().map_err(RunError::Privileges)?;
+                    said.iter().for_each(|said| gateway.say(said));
+                    gateway.say("has its network card");
                 }
             }
         }

@@ -2,7 +2,9 @@
 
 #[cfg(doc)]
 use crate::endpoint::Endpoint;
-use firstflight_link::xdp::{Holder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue};
+use firstflight_link::xdp::{
+    Holder, LateQueue, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
+};
 use firstflight_stack::{Config, EncapsulationConfig};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -38,6 +40,23 @@ impl Card {
     pub fn serve(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
         let (device, addresses) = find(&config, addresses)?;
         let holders = hold(&device, &addresses, port, Transport::Tcp)?;
+        Ok(Self { config, device, holders, addresses, encapsulation: None })
+    }
+
+    /// As [`Card::serve`], for a process that replaces another one, which is prepared for that, or will be replaced itself. Connections that
+    /// begin now come by the kernel, to [`Card::listeners`], until [`Card::attach_later`] has the device. From then on those go on by the
+    /// kernel, and new ones come by the device. The process that ends calls [`XdpStatus::pass_new`] first. TCP only.
+    ///
+    /// # Errors
+    /// As [`Card::serve`].
+    pub fn share(config: XdpConfig, addresses: &[IpAddr], port: u16) -> Result<Self, CardError> {
+        let config = config.hand_over(true);
+        let (device, addresses) = find(&config, addresses)?;
+        let shared = |ip: &IpAddr| {
+            let at = SocketAddr::new(*ip, port);
+            Holder::shared(at).map_err(|error| CardError::Hold(at, error))
+        };
+        let holders = addresses.iter().map(shared).collect::<Result<_, _>>()?;
         Ok(Self { config, device, holders, addresses, encapsulation: None })
     }
 
@@ -132,6 +151,14 @@ impl Card {
     /// When the device does not take the program or the sockets.
     pub fn attach(self) -> Result<Vec<XdpQueue>, CardError> {
         Ok(Xdp::attach(&self.config, self.holders)?)
+    }
+
+    /// Takes the packets of the ports as soon as no other process uses the device: see [`Card::share`].
+    ///
+    /// # Errors
+    /// As [`Card::attach`], except that the device is in use.
+    pub fn attach_later(self) -> Result<(Vec<LateQueue>, XdpStatus), CardError> {
+        Ok(LateQueue::attach(self.config, self.holders)?)
     }
 }
 

@@ -78,6 +78,13 @@ impl Xdp {
         if self.allow.len() > 1 && self.allow.iter().any(|text| text == "any") {
             return Err("allow has any, so the prefixes mean nothing");
         }
+        if listener.reuse_port
+            && (self.mode == XdpMode::Packet || listener.udp_port.is_some_and(|port| port != 0))
+        {
+            return Err(
+                "shares its port (reuse_port) in the modes driver and generic only, and without udp_port",
+            );
+        }
         if self.port == 0 {
             return Err("needs a port from 1 to 65535");
         }

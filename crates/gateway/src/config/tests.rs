@@ -66,6 +66,7 @@ fn a_network_card_says_whom_it_takes_and_has_the_port_alone() {
     };
     const WHOLE: &str = "device = \"eth0\"\nport = 443\nallow = [\"any\"]";
     assert!(Config::parse(&of(WHOLE, "")).unwrap().listeners[0].has_device());
+    Config::parse(&of(WHOLE, "reuse_port = true")).unwrap();
     for (xdp, more, expected) in [
         ("device = \"eth0\"\nport = 443", "", "missing field `allow`"),
         ("device = \"eth0\"\nport = 443\nallow = []", "", "needs allow = [\"any\"]"),
@@ -77,6 +78,12 @@ fn a_network_card_says_whom_it_takes_and_has_the_port_alone() {
         ),
         ("device = \"eth0\"\nport = 0\nallow = [\"any\"]", "", "needs a port"),
         (WHOLE, "address = [\"127.0.0.1:443\"]", "leave address out"),
+        (WHOLE, "reuse_port = true\nudp_port = 444", "without udp_port"),
+        (
+            "device = \"eth0\"\nport = 443\nallow = [\"any\"]\nmode = \"packet\"",
+            "reuse_port = true",
+            "in the modes driver and generic only",
+        ),
     ] {
         let said = mistake(&of(xdp, more));
         assert!(said.contains(expected), "{said}");

@@ -264,6 +264,18 @@ impl XdpStatus {
         Self(Arc::new(OnceLock::from(Arc::downgrade(attached))))
     }
 
+    /// Of a device that is not used yet.
+    pub(super) fn later() -> Self {
+        Self(Arc::default())
+    }
+
+    /// From now on it is the status of this device.
+    pub(super) fn becomes(&self, other: &Self) {
+        if let Some(attached) = other.0.get() {
+            let _ = self.0.set(Weak::clone(attached));
+        }
+    }
+
     /// Leaves connections that begin from now on to the kernel, where the ports are shared ([`XdpConfig::hand_over`]): to the process that
     /// replaces this one. The others go on here. False if they are not shared.
     #[must_use]

@@ -27,6 +27,7 @@ mod firewall;
 mod frame;
 mod holder;
 mod joined;
+mod later;
 mod maps;
 mod neighbours;
 mod owner;
@@ -55,6 +56,7 @@ pub use device::XdpDevice;
 pub use error::XdpError;
 pub use holder::Holder;
 pub use joined::Joined;
+pub use later::LateQueue;
 pub use privileges::give_up_privileges;
 pub use queue::{Xdp, XdpQueue};
 
