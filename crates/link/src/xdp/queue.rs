@@ -42,6 +42,8 @@ const ADDRESS_BYTES: usize = 8;
 
 /// Packets that wait for a neighbour, at most.
 const MOST_WAITING: usize = 64;
+/// Those that wait for one of them.
+const MOST_FOR_ONE: usize = 16;
 /// Reports of the link itself that wait to be received, at most.
 const MOST_REPORTS: usize = 16;
 /// Packets that are received before the kernel's messages are looked at again.
@@ -458,6 +460,12 @@ impl Link for Xdp {
         let mac = match self.hops.find(src, dst, now) {
             Hop::Known(mac) => mac,
             Hop::Resolving(next) => {
+                // A flood that waits for one neighbour leaves room for the others.
+                let same = self.waiting.iter().filter(|(other, _)| *other == next).count();
+                if same >= MOST_FOR_ONE {
+                    Lost::count(&lost.unreachable);
+                    return Poll::Ready(Ok(()));
+                }
                 if self.waiting.len() >= MOST_WAITING {
                     self.waiting.pop_front();
                     Lost::count(&lost.unreachable);

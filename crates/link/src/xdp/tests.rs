@@ -363,3 +363,53 @@ fn packet_mode_shares_no_port() {
         assert!(matches!(refused, Err(XdpError::NotShared)));
     });
 }
+
+/// Packets to a neighbour that does not answer do not push out one to a neighbour that does.
+#[test]
+fn a_packet_waits_for_its_neighbour_beside_many() {
+    on_a_cable(1, |far| {
+        block_on(async {
+            let mut links = open(&config(Mode::Driver), hold(Transport::Udp, 81));
+            let (host, client): (IpAddr, IpAddr) = (HOSTS[0].parse().unwrap(), CLIENTS[0].parse().unwrap());
+            let socket = far.run(move || UdpSocket::bind(SocketAddr::new(client, 5000)).unwrap());
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            // No packet has come from there, so nothing is known of it.
+            send(&mut links[0], &datagram(host, client)).await;
+            for _ in 0..200 {
+                send(&mut links[0], &datagram(host, "192.0.2.99".parse().unwrap())).await;
+            }
+            let deadline = std::time::Instant::now() + Duration::from_secs(20);
+            let mut got = [0; 100];
+            while socket.recv(&mut got).is_err() {
+                assert!(std::time::Instant::now() < deadline, "lost");
+                tokio::select! {
+                    _ = receive(&mut links) => {}
+                    () = tokio::time::sleep(Duration::from_millis(5)) => {}
+                }
+            }
+            assert_eq!(&got[..8], b"question");
+            assert!(links[0].status().counters().unwrap().unreachable > 100);
+        });
+    });
+}
+
+/// A datagram of IPv4 from port 81 to port 5000, without a checksum.
+fn datagram(src: IpAddr, dst: IpAddr) -> Vec<u8> {
+    let around = firstflight_wire::ip::Header {
+        src,
+        dst,
+        protocol: Protocol::Udp,
+        hop_limit: 64,
+        ecn: firstflight_wire::ip::Ecn::NotEct,
+        dont_fragment: true,
+        identification: 0,
+    };
+    let mut packet = vec![0; around.len()];
+    for half in [81_u16, 5000, 16, 0] {
+        packet.extend(half.to_be_bytes());
+    }
+    packet.extend(b"question");
+    let len = packet.len() - around.len();
+    around.emit(len, &mut packet).unwrap();
+    packet
+}
