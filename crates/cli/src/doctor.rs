@@ -1,8 +1,8 @@
 //! `firstflight doctor`: what this machine, this network and servers do with first flights.
 
-use crate::at::At;
 use crate::error::Error;
 use crate::get::GetError;
+use crate::host_port::At;
 use crate::output;
 use firstflight::record::Names;
 use firstflight_doctor::{Data, Doctor, Server, Verdict};

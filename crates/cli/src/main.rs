@@ -3,7 +3,6 @@
 #![allow(unreachable_pub, reason = "a program has no public items")]
 
 mod asap;
-mod at;
 mod cache;
 mod card;
 mod certificate;
@@ -20,6 +19,7 @@ mod file_keys;
 mod file_sink;
 mod gateway;
 mod get;
+mod host_port;
 mod keys;
 mod life;
 mod man;

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::self_signed::SelfSigned;
 use crate::written::{Written, absolute, path};
-use crate::{at, gateway, subnet};
+use crate::{gateway, host_port, subnet};
 use clap::ArgGroup;
 use firstflight::Workers;
 use ipnet::IpNet;
@@ -48,7 +48,7 @@ pub struct Args {
     root: Option<String>,
     /// Serve at this address and port; once more for further addresses. With --tun these are the engine's, in the networks of
     /// --host-ip [default: port 8080 at all addresses; with --xdp port 80 of the device]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = host_port::address)]
     listen: Vec<SocketAddr>,
     /// UDP port beside the kernel's TCP; 0 serves TCP only [default: the TCP port, if it is free]
     #[arg(long, value_name = "N", conflicts_with = "device")]
@@ -97,7 +97,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=Workers::MOST as i64))]
     threads: Option<u16>,
     /// Address of /metrics, /healthz and /readyz
-    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = host_port::address)]
     metrics: Option<SocketAddr>,
     /// Log one JSON object a line
     #[arg(long)]

@@ -2,13 +2,13 @@
 
 mod error;
 mod file;
-mod found;
 mod keygen;
-mod place;
+mod location;
+mod site_verifiers;
 
 pub use error::VerifierError;
-pub use found::Found;
-pub use place::{AskedVerifier, Place};
+pub use location::{AskedVerifier, Place};
+pub use site_verifiers::Found;
 
 use crate::error::{Error, Renamed};
 use crate::life::Metrics;

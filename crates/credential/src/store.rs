@@ -2,14 +2,14 @@
 
 mod cookies;
 mod entry;
+mod exchange;
 mod failures;
-mod learnt;
 mod path;
 
 pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
 pub use entry::Entry;
+pub use exchange::Learnt;
 pub use failures::{Failures, Permission};
-pub use learnt::Learnt;
 pub use path::{PathMss, PathRtt};
 
 use crate::identity::Identity;
@@ -17,11 +17,11 @@ use crate::lru::Lru;
 use core::net::IpAddr;
 use core::time::Duration;
 use entry::FormFallback;
+use exchange::{Telling, What};
 use failures::Lost;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
-use learnt::{Telling, What};
 
 /// The local network on which something was learnt: 16 opaque bytes. A cookie that is used on another network
 /// would reveal to the server that both addresses belong to the same user.

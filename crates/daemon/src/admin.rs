@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use firstflight_http::conn::ServerIo;
 use firstflight_http::framing::refusal;
-use firstflight_http::own::{self, NotOwn};
+use firstflight_http::own_pages::{self, NotOwn};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
@@ -52,7 +52,7 @@ pub struct Ready {
 ///
 /// - It stops no service: while the address cannot be used, it is tried again, and a warning says so once.
 /// - Connections without a question, or with a slow one, delay no others: a new one takes their place.
-/// - A web page of another site gets no answers ([`own`](firstflight_http::own)).
+/// - A web page of another site gets no answers ([`own_pages`](firstflight_http::own_pages)).
 #[derive(Debug)]
 pub struct Admin {
     address: Option<SocketAddr>,
@@ -181,9 +181,10 @@ fn respond<S: Shows>(source: &Source<S>, request: &Parts) -> Response<Full<Bytes
         *response.status_mut() = status;
         return response;
     }
-    let is_own =
-        |host: &str| own::is_private(host) || source.hosts.iter().any(|name| own::is_name(host, name));
-    if let Err(why) = own::check(&request.headers, is_own) {
+    let is_own = |host: &str| {
+        own_pages::is_private(host) || source.hosts.iter().any(|name| own_pages::is_name(host, name))
+    };
+    if let Err(why) = own_pages::check(&request.headers, is_own) {
         let (status, text) = match why {
             NotOwn::Host => (
                 StatusCode::MISDIRECTED_REQUEST,

@@ -13,15 +13,15 @@ mod by_engine;
 #[path = "client/no_engine.rs"]
 mod by_engine;
 pub(crate) mod connect;
+pub(crate) mod known_server;
 mod network;
-pub(crate) mod outlook;
 pub mod race;
 pub(crate) mod transport;
 
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
 pub use connect::{Connect, ConnectMade, Place};
-pub use outlook::Outlook;
+pub use known_server::Outlook;
 
 use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;

@@ -8,12 +8,12 @@ mod flights;
 pub(crate) mod jobs;
 pub mod keys;
 pub(crate) mod listener;
+pub(crate) mod mailboxes;
 #[cfg(not(feature = "asap"))]
 #[path = "engine/no_verifier.rs"]
 pub(crate) mod own_verifier;
 #[cfg(feature = "asap")]
 pub(crate) mod own_verifier;
-pub(crate) mod post;
 pub(crate) mod random;
 pub(crate) mod renewed;
 pub mod serial_file;

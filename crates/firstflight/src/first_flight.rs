@@ -1,9 +1,9 @@
 //! The first data of a stream, and whether it may be executed twice.
 
-mod made;
+mod make_flight;
 
-pub(crate) use made::Flights;
-pub use made::{AttemptInfo, MakeFlight};
+pub(crate) use make_flight::Flights;
+pub use make_flight::{AttemptInfo, MakeFlight};
 
 use std::fmt;
 

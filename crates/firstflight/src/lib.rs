@@ -162,7 +162,7 @@ pub use client::{
 pub use engine::card::{Card, CardError};
 #[cfg(feature = "engine")]
 use engine::{
-    driver, endpoint, jobs, listener, own_verifier, post, random, renewed, shared, store, time, workers,
+    driver, endpoint, jobs, listener, mailboxes, own_verifier, random, renewed, shared, store, time, workers,
 };
 pub use first_flight::FirstFlight;
 pub use first_flight::{AttemptInfo, MakeFlight};

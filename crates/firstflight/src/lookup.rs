@@ -1,12 +1,12 @@
 //! Addresses of names: each name is looked up once at a time, and a resolver that does not answer stops nothing that is
 //! known.
 
-mod book;
 mod hosts;
+mod name_table;
 
-use book::{Answer, Book, Task};
 use firstflight_kernel::is_shortage;
 use hosts::Hosts;
+use name_table::{Answer, Book, Task};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -138,7 +138,7 @@ impl Lookups {
     }
 
     /// The patience of most programs: 250 ms.
-    pub const PATIENCE: Duration = book::PATIENCE;
+    pub const PATIENCE: Duration = name_table::PATIENCE;
 
     /// The addresses of `name`, best one first, with this port. If older addresses are known, the wait for newer ones is no
     /// longer than `patience`; otherwise it is as long as the lookup. Dropping the future leaves the lookup to others.

@@ -4,9 +4,9 @@
 //! One file for each subject, without I/O. [`file`] keeps all of it in one file for later runs, and is the only part that
 //! blocks; the tasks that call it are elsewhere. Nothing here needs an async runtime.
 
-pub(crate) mod asked;
 pub(crate) mod closed;
 pub(crate) mod contacts;
+pub(crate) mod cookie_requests;
 #[cfg(feature = "cache")]
 pub(crate) mod file;
 #[cfg(not(feature = "cache"))]

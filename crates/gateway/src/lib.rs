@@ -20,6 +20,7 @@
 //! [`run`] and [`run_text`] are the whole life of the command, with signals and privileges.
 #![forbid(unsafe_code)]
 
+mod admin_pages;
 mod backend;
 mod budget;
 mod client;
@@ -39,7 +40,6 @@ mod log;
 mod metrics;
 mod names;
 mod run;
-mod shown;
 mod site;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]

@@ -18,17 +18,16 @@
 //! | [`trace`] | the trace that a request belongs to (W3C Trace Context) |
 //! | [`response`] | what the head of a response says about its body (RFC 9112 §6) |
 //! | [`login`] | logins that belong to a connection: NTLM, Negotiate |
-//! | [`own`] | requests for a program's own pages, which no other site may make |
+//! | [`own_pages`] | requests for a program's own pages, which no other site may make |
 //! | [`heard`] | counts what passes a stream |
 //! | [`observed`] | a stream that hyper has, and its owner still sees |
 //! | [`exchange`] | one request over a connection of its own |
 //! | [`redirect`] | where a redirect leads, and what the next request may carry (RFC 9110 §15.4) |
-//! | [`again`] | when a request may be sent again (RFC 9110 §9.2.2) |
+//! | [`resend`] | when a request may be sent again (RFC 9110 §9.2.2) |
 //! | [`idle`] | connections that are kept for further requests |
 //! | [`pump`] | copies both directions of a tunnel |
 #![forbid(unsafe_code)]
 
-pub mod again;
 pub mod body;
 pub mod conn;
 pub mod directory;
@@ -43,11 +42,12 @@ pub mod idle;
 pub mod label;
 pub mod login;
 pub mod observed;
-pub mod own;
+pub mod own_pages;
 pub mod patience;
 pub mod proxy_header;
 pub mod pump;
 pub mod redirect;
+pub mod resend;
 pub mod response;
 pub mod target;
 pub mod text;

@@ -5,7 +5,7 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-#[path = "../../firstflight/src/engine/post/mail.rs"]
+#[path = "../../firstflight/src/engine/mailboxes/mail.rs"]
 mod mail;
 
 /// What [`mail`] is made of here.

@@ -1,7 +1,7 @@
 //! A client's connection while it speaks HTTP: hyper reads and writes it behind the framing that leads, and requests watch
 //! it.
 
-use crate::near::Near;
+use crate::client_end::Near;
 use crate::settings::Limits;
 use firstflight_http::conn::{Left, ServerIo, Times};
 use firstflight_http::framing;

@@ -1,6 +1,6 @@
 //! What a proxy did, for logs.
 
-use crate::board::Contact;
+use crate::outcomes::Contact;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;

@@ -10,8 +10,8 @@
 //! `docs/guide/proxy.md` describes the command `firstflight proxy`.
 #![forbid(unsafe_code)]
 
-mod board;
 mod body;
+mod client_end;
 mod conn;
 mod connector;
 mod event;
@@ -19,7 +19,7 @@ mod failure;
 mod first;
 mod forward;
 mod headers;
-mod near;
+mod outcomes;
 mod pac;
 mod pages;
 mod policy;
@@ -34,9 +34,9 @@ mod shared;
 pub mod socks;
 mod tunnel;
 
-pub use board::{Contact, Tally, Total};
 pub use event::{Event, Protocol};
 pub use failure::Failure;
+pub use outcomes::{Contact, Tally, Total};
 pub use policy::Forbidden;
 pub use proxy::{BindError, Proxy, ProxyRules};
 pub use settings::{ADDRESS, EarlyData, Limits, ProxyBuilder};

@@ -10,7 +10,7 @@ use crate::pac;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
 use firstflight::credential::Reason;
-use firstflight_http::own::{self, NotOwn};
+use firstflight_http::own_pages::{self, NotOwn};
 use futures_util::stream;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -59,7 +59,7 @@ fn check(method: &Method, headers: &HeaderMap, local: SocketAddr) -> Result<(), 
     if !headers.contains_key(header::HOST) {
         return Err(NOT_OURS);
     }
-    own::check(headers, is_own).map_err(|why| match why {
+    own_pages::check(headers, is_own).map_err(|why| match why {
         NotOwn::Host => NOT_OURS,
         NotOwn::Site => (StatusCode::FORBIDDEN, "the request comes from another site"),
     })

@@ -1,12 +1,12 @@
 //! The proxy: its listeners, its connections, and its end.
 
-use crate::board::Tally;
 use crate::body::Body;
+use crate::client_end::Near;
 use crate::conn::{Conn, ForHyper};
 use crate::connector::Told;
 use crate::event::Protocol;
 use crate::forward::{Forwarder, Visitor, connect_target, refusal, told};
-use crate::near::Near;
+use crate::outcomes::Tally;
 use crate::pages;
 use crate::pool::Pool;
 use crate::settings::{ADDRESS, Limits, ProxyBuilder};
@@ -143,7 +143,7 @@ impl Proxy {
             })),
             limits: settings.limits,
             early_data: settings.early_data,
-            board: crate::board::Board::default(),
+            board: crate::outcomes::Board::default(),
             listener: settings.listener,
             token: token.iter().map(|byte| format!("{byte:02x}")).collect(),
             watchers: Arc::new(Semaphore::new(settings.limits.watchers)),

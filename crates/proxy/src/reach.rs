@@ -1,9 +1,9 @@
 //! From the name of a server to a connection: the addresses, which of them are allowed, and the first flight.
 
-use crate::board::Contact;
 use crate::event::{Event, Protocol};
 use crate::failure::Failure;
 use crate::first::First;
+use crate::outcomes::Contact;
 use crate::shared::Shared;
 use firstflight::{Authority, FirstFlight, Outlook, Stream};
 use std::io;

@@ -1,6 +1,6 @@
 //! Copies bytes between a client and a server, in both directions, until both have closed.
 
-use crate::near::Near;
+use crate::client_end::Near;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
 use firstflight::Stream;

@@ -1,8 +1,8 @@
 //! What the connections of a proxy share.
 
-use crate::board::Board;
 use crate::event::{Event, Listener, Protocol};
 use crate::failure::Failure;
+use crate::outcomes::Board;
 use crate::policy::Policy;
 use crate::settings::{EarlyData, Limits};
 use firstflight::{Authority, Client};

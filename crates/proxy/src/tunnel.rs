@@ -1,9 +1,9 @@
 //! Tunnels, of CONNECT and of SOCKS: when the client is told yes, and what happens then.
 
+use crate::client_end::Near;
 use crate::event::{Event, Protocol};
 use crate::failure::Failure;
 use crate::first::First;
-use crate::near::Near;
 use crate::reach::Place;
 use crate::relay::relay;
 use crate::shared::{Shared, Stopping};

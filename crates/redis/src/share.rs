@@ -7,13 +7,13 @@ use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
 use crate::doubtful::Doubtful;
 use crate::error::Failure;
-use crate::known::{self, Known};
+use crate::local_replays::{self, Known};
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
-use crate::owed::Owed;
 use crate::question::Question;
 use crate::quorum::{BEAT, LEASE};
 use crate::sentinel;
+use crate::unreported::Owed;
 use firstflight::StoreError;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -92,7 +92,7 @@ impl Share {
         let mut state = State { past, ..State::default() };
         if matches!(source, Source::Cell(..)) {
             state.owed = Owed::of_many();
-            state.known = Known::with_room(known::MOST_OF_MANY);
+            state.known = Known::with_room(local_replays::MOST_OF_MANY);
         }
         Self { source, scope, options, state: Mutex::new(state) }
     }

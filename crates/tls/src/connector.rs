@@ -1,6 +1,6 @@
 //! The client's end.
 
-mod any;
+mod any_certificate;
 mod attempt;
 mod builder;
 

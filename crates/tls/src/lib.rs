@@ -58,7 +58,7 @@ mod groups;
 mod hello;
 mod lazy;
 mod machine;
-mod maybe;
+mod maybe_tls;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod pem;
@@ -81,7 +81,7 @@ pub use firstflight_seal as seal;
 pub use groups::Hybrid;
 pub use hello::Hello;
 pub use lazy::LazyTlsStream;
-pub use maybe::MaybeTlsStream;
+pub use maybe_tls::MaybeTlsStream;
 pub use rustls;
 #[cfg(feature = "dns")]
 pub use sealed::DnsKeys;

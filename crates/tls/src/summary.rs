@@ -1,6 +1,6 @@
 //! How a connection came about, for logs.
 
-use crate::maybe::MaybeTlsStream;
+use crate::maybe_tls::MaybeTlsStream;
 use firstflight::Stream;
 use std::fmt;
 

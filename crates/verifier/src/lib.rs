@@ -4,7 +4,7 @@
 //! - [`Verifier`] is the machine: no socket, no clock, no random source.
 //! - [`Service`] runs it on UDP and TCP sockets.
 //! - [`obtain`] gets a certificate for a client, and a [`CertificatePool`] keeps some ready for use. A [`KeptCertificate`] is one in
-//!   a file, and [`learnt`] has those of verifiers that sites name.
+//!   a file, and [`site_verifiers`] has those of verifiers that sites name.
 #![forbid(unsafe_code)]
 
 mod challenge;
@@ -15,9 +15,8 @@ mod counters;
 mod expiry;
 mod global;
 mod group;
-mod kept;
+mod kept_certificate;
 mod key_file;
-pub mod learnt;
 mod limits;
 mod mac;
 mod machine;
@@ -25,6 +24,7 @@ mod machine;
 pub mod metrics;
 pub mod pool;
 mod service;
+pub mod site_verifiers;
 mod token;
 
 pub use challenge::CHALLENGE_LASTS;
@@ -40,11 +40,11 @@ pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use firstflight_service::{StreamLimits, secure_rng};
 pub use global::is_global;
 pub use group::{Group, GroupError, VantageAddress};
-pub use kept::{KeptCertificate, KeptError, NotUsed, RenewError};
+pub use kept_certificate::{KeptCertificate, KeptError, NotUsed, RenewError};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
-pub use learnt::{LearntVerifier, LearntVerifiers, SiteRecord, Surroundings};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
 pub use pool::{CertificatePool, PoolConfig, Site, is_usable};
 pub use service::{ConfigHandle, CounterHandle, STREAM_LIMITS, Service, ServiceError};
+pub use site_verifiers::{LearntVerifier, LearntVerifiers, SiteRecord, Surroundings};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

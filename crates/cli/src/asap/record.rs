@@ -8,7 +8,7 @@ use crate::verifier::Place;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
-use firstflight_verifier::learnt::may_be_learnt;
+use firstflight_verifier::site_verifiers::may_be_learnt;
 use firstflight_wire::asap::{
     DnsPathParam, Name as WireName, ServiceParam, SitePoint, SitePoints, SiteVerifier, UdpService,
     VerifierIds, VerifiersParam, Zone,

@@ -1,7 +1,7 @@
 //! A gateway without a file: the options are written as a configuration.
 
-use crate::at;
 use crate::error::Error;
+use crate::host_port;
 use crate::self_signed::{SelfSigned, SelfSignedError};
 use crate::written::{Written, path};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 #[derive(clap::Args)]
 pub struct Quick {
     /// Take connections at this address and port; once more for further addresses
-    #[arg(long, value_name = "ADDR:PORT", value_parser = at::address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = host_port::address)]
     from: Vec<SocketAddr>,
     /// Forward to this backend, as 127.0.0.1:8000, name:8000 or unix:/run/app.sock; once more for further ones
     #[arg(long, value_name = "BACKEND", requires = "from", conflicts_with_all = ["root", "file"])]

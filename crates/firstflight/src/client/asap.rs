@@ -2,21 +2,21 @@
 
 mod calls;
 mod certificates;
-mod found;
-mod inside;
 mod named;
-mod near;
+mod private_addresses;
 mod records;
 mod remembered;
+mod requests_in_lookups;
 mod settings;
+mod site_verifiers;
 
 use super::Authority;
 use super::authority::Host;
 use super::by_engine::{ByEngine, EngineEncapsulation};
 use super::race::{self, Transport};
-use super::transport::beside::Beside;
 use super::transport::engine::EngineTcp;
 use super::transport::kernel::KernelTcp;
+use super::transport::udp_beside_tcp::Beside;
 use super::transport::{Finish, Lost};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
@@ -32,14 +32,14 @@ use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
 use firstflight_verifier::{CertificatePool, KeptCertificate, Patience, Site};
-use found::Found;
-pub use found::FoundVerifiers;
-use inside::Inside;
-pub use inside::InsideLookups;
 pub use named::NamedVerifier;
 use records::{Asked, Question, Records};
 use remembered::Remembered;
+use requests_in_lookups::Inside;
+pub use requests_in_lookups::InsideLookups;
 pub(super) use settings::{Resolver, Settings};
+use site_verifiers::Found;
+pub use site_verifiers::FoundVerifiers;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -268,7 +268,8 @@ impl Asap {
                 let mut config = crate::config(Vec::new())?;
                 config.network = network;
                 let mut link = UdpLink::client(&[])?;
-                let messages = self.settings.inside.is_some().then(|| inside::messages(&mut link));
+                let messages =
+                    self.settings.inside.is_some().then(|| requests_in_lookups::messages(&mut link));
                 (Endpoint::over_udp(config, link), messages)
             }
         };

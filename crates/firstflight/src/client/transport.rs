@@ -1,11 +1,11 @@
 //! What carries the attempts of a race: the kernel's TCP with UDP beside it, or an engine.
 
-#[cfg(feature = "asap")]
-pub(crate) mod beside;
 mod driver;
 #[cfg(feature = "engine")]
 pub(crate) mod engine;
 pub(crate) mod kernel;
+#[cfg(feature = "asap")]
+pub(crate) mod udp_beside_tcp;
 
 pub(crate) use driver::{Finish, Lost, run};
 

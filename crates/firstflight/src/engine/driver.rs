@@ -1,7 +1,7 @@
 //! The task that moves packets between a link and the stack.
 
 use crate::jobs::Jobs;
-use crate::post::Post;
+use crate::mailboxes::Post;
 use crate::shared::{Inner, Shared};
 use crate::time::Timer;
 use firstflight_link::Link;

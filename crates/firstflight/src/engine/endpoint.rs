@@ -15,7 +15,7 @@ use crate::endpoint::shards::Group;
 use crate::first_flight::FirstFlight;
 use crate::jobs::Jobs;
 use crate::listener::{Listener, Part};
-use crate::post::Post;
+use crate::mailboxes::Post;
 use crate::shared::Shared;
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{EngineStream, Stream, first_data};

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use super::book::{CAPACITY, FRESH, LONGEST_PAUSE, PATIENCE, PAUSE, SLOW_THREADS, THREADS};
+use super::name_table::{CAPACITY, FRESH, LONGEST_PAUSE, PATIENCE, PAUSE, SLOW_THREADS, THREADS};
 use super::*;
 use std::collections::HashMap;
 use std::sync::Condvar;

@@ -1,8 +1,8 @@
 //! What is remembered of servers and paths for the kernel's sockets.
 
-use super::asked::Asked;
 use super::closed::ClosedPorts;
 use super::contacts::Contacts;
+use super::cookie_requests::Asked;
 use super::file::{CredentialCache, Keeper, Snapshot};
 use super::health::Networks;
 use super::history::{History, Way};

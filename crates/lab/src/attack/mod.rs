@@ -6,10 +6,10 @@ mod dns;
 mod flood;
 mod fragments;
 mod off_path;
-mod office;
 mod reflection;
 mod replay;
 mod rollover;
+mod shared_address;
 mod slow;
 pub mod world;
 
@@ -72,7 +72,7 @@ pub fn run(attack: &Attack) -> String {
         tables.push(flood::table(attack.seconds));
     }
     if wanted(Which::OneAddress) {
-        tables.push(office::table(attack.seed));
+        tables.push(shared_address::table(attack.seed));
     }
     if wanted(Which::Reflection) {
         tables.push(reflection::table());

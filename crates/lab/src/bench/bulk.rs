@@ -1,14 +1,14 @@
 //! `bench bulk`: curl's downloads and uploads through a TUN device to the engine, and by a network card to the engine, in turn
 //! with the kernel's own TCP between two namespaces. Each end has a core of its own.
 
-mod place;
 mod server;
+mod testbed;
 
 use super::{BenchError, Rounds, progress};
 use crate::table::Table;
-use place::Place;
 use serde_json::json;
 use std::process::Command;
+use testbed::Place;
 
 pub use server::{Server, run as run_server};
 

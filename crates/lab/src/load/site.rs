@@ -2,7 +2,7 @@
 
 use super::LoadError;
 use super::flood::KEY;
-use crate::room::{Room, ip};
+use crate::namespaces::{Room, ip};
 use firstflight_credential::CookieKey;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};

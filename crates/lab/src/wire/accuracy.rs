@@ -5,7 +5,7 @@ use super::carry::Carrier;
 use super::flow::{Arrival, DEVICE, Flow, PACKET};
 use super::settings::End;
 use crate::figure::Figure;
-use crate::room::Room;
+use crate::namespaces::Room;
 use clap::Args;
 use firstflight_link::TunDevice;
 use firstflight_link::path::{Duplex, PathConfig};

@@ -1,7 +1,7 @@
 //! Datagrams from one namespace to another that carry their sending time.
 
 use super::WireError;
-use crate::room::{Room, ip};
+use crate::namespaces::{Room, ip};
 use nix::sys::prctl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};

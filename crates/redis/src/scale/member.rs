@@ -4,13 +4,13 @@ use super::server::{Answered, Ask, Server};
 use super::{Flight, Open, Random, Refused, UNIX_MS, at};
 use crate::cells;
 use crate::connection::Names;
-use crate::known::{self, Known};
+use crate::local_replays::{self, Known};
 use crate::map::Map;
 use crate::memory::{Identity, Memories};
 use crate::node::{Reply, check, process};
-use crate::owed::Owed;
 use crate::question::Question;
 use crate::quorum::{LEASE, Quorum};
+use crate::unreported::Owed;
 use firstflight::credential::{Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Place {
         Self {
             memories: Memories::default(),
             owed: Owed::of_many(),
-            known: Known::with_room(known::MOST_OF_MANY),
+            known: Known::with_room(local_replays::MOST_OF_MANY),
             connection: None,
             retry_at: 0,
         }

@@ -7,11 +7,11 @@
 
 mod acknowledge;
 mod command;
+mod due_segments;
 mod ecn;
 mod getters;
 mod handshake;
 mod model;
-mod owed;
 mod path;
 mod recover;
 mod refused;
@@ -46,7 +46,7 @@ use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
-use owed::Owed;
+use due_segments::Owed;
 
 pub use getters::{CongestionState, ConnectionFacts};
 pub use segment::{Disposition, DropReason, follows};

@@ -1,6 +1,6 @@
 //! Settings of a connector.
 
-use super::any::Any;
+use super::any_certificate::Any;
 use super::{Connector, Shared};
 use crate::error::ConfigError;
 use crate::groups::{Groups, Hybrid};

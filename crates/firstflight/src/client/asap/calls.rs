@@ -1,8 +1,8 @@
 //! What a client with certificates can be told and asked.
 
-use super::found::FoundVerifiers;
 use super::named::NamedVerifier;
 use super::records::Asked;
+use super::site_verifiers::FoundVerifiers;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
 use firstflight_credential::asap::ClientCertificate;

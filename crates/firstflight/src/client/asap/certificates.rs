@@ -1,6 +1,6 @@
 //! Where certificates come from: from verifiers, or from the program.
 
-use super::found::Found;
+use super::site_verifiers::Found;
 use crate::client::authority::Host;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;

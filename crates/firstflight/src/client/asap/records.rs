@@ -1,6 +1,6 @@
 //! What servers publish: asked beside the addresses, and remembered.
 
-use super::found::Found;
+use super::site_verifiers::Found;
 use crate::client::authority::{Authority, Host};
 use crate::kernel::Kernel;
 use crate::memory::records::Named;

@@ -1,6 +1,6 @@
 //! What is remembered of requests inside lookups for later runs.
 
-use super::inside::dns_path;
+use super::requests_in_lookups::dns_path;
 use crate::dns_path::DnsPath;
 use crate::kernel::Kernel;
 use crate::memory::lookups::LookupMemory;

@@ -1,6 +1,6 @@
 //! What a client with certificates was told before it began.
 
-use super::found::FoundVerifiers;
+use super::site_verifiers::FoundVerifiers;
 use super::{Asap, InsideLookups, NamedVerifier};
 use crate::client::Authority;
 use crate::client::by_engine::ByEngine;

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::ending::Gone;
-use crate::post::{Mail, Post};
+use crate::mailboxes::{Mail, Post};
 use crate::renewed::Renewed;
 use crate::shared::Shared;
 use crate::store::SharedStore;

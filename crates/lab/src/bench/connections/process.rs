@@ -4,7 +4,7 @@ use super::peer::{End, PROTOCOL};
 use super::usage::Usage;
 use super::way::Way;
 use crate::bench::BenchError;
-use crate::room::{Room, ip};
+use crate::namespaces::{Room, ip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,14 +1,14 @@
 //! `bench gateway`: the gateway as a reverse proxy, in turn with HAProxy and nginx in the same place.
 
 mod load;
-mod place;
 mod report;
+mod testbed;
 
 use super::{BenchError, progress};
 use clap::Args;
-use place::Place;
 use std::path::PathBuf;
 use std::time::Duration;
+use testbed::Place;
 
 /// The gateway, HAProxy and nginx as reverse proxies of one nginx: requests for each second of the proxy's CPU time, in turn.
 ///

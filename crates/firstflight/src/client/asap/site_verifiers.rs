@@ -1,12 +1,12 @@
 //! Verifiers that sites name in their records, for a client that was told of none.
 
-use super::near::is_near;
+use super::private_addresses::is_near;
 use super::records::Resolvers;
 use crate::client::authority::{Authority, Host};
 use crate::record::{Names, Published, Validated};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_verifier::learnt::RecordLooked;
+use firstflight_verifier::site_verifiers::RecordLooked;
 use firstflight_verifier::{LearntVerifier, LearntVerifiers, Looked, SiteRecord, Surroundings};
 use firstflight_wire::asap::{VerifierId, VerifiersParam};
 use std::collections::VecDeque;

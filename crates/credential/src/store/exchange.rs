@@ -169,5 +169,5 @@ impl Entry {
 }
 
 #[cfg(test)]
-#[path = "learnt_tests.rs"]
+#[path = "exchange_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 //! a SYN must not be accepted when the store is back, so the member reports these questions before it asks
 //! anything else.
 
-use crate::known::{Name, name};
+use crate::local_replays::{Name, name};
 use firstflight::credential::{JobRequest, RemoteGuard};
 use std::collections::{HashSet, VecDeque};
 

@@ -314,5 +314,5 @@ pub enum RenewError {
 }
 
 #[cfg(test)]
-#[path = "kept_tests.rs"]
+#[path = "kept_certificate_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! A network namespace with a backend and the proxies. All of it goes when this is dropped.
 
 use super::{BenchError, Case, FILES, Proxy, Sample, Way, load};
-use crate::room::{Room, ip};
+use crate::namespaces::{Room, ip};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::env;
