@@ -1,7 +1,7 @@
 //! The reader of ClientHellos: more bytes never change what it said, what follows a ClientHello makes no difference, and where
 //! rustls takes one, both read the same name.
 
-use firstflight_http::hello::{First, LONGEST, look, sample};
+use firstflight_http::hello::{FirstRead, LONGEST, look, sample};
 use rustls::server::Acceptor;
 
 /// Looks at `data` as it is, as a message in records, and as the extensions of a message.
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
         let whole = sample(name);
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let name = Some(name).filter(|name| !name.is_empty());
-        assert_eq!(look(&whole), First::Hello { length: whole.len(), name });
+        assert_eq!(look(&whole), FirstRead::Hello { length: whole.len(), name });
         one(&whole);
     }
 }
@@ -24,18 +24,18 @@ pub fn run(data: &[u8]) {
 fn one(bytes: &[u8]) {
     let whole = look(bytes);
     let step = 1 + bytes.len() / 500;
-    let mut last = First::More;
+    let mut last = FirstRead::More;
     for cut in (0..bytes.len()).step_by(step) {
         let part = look(&bytes[..cut]);
-        assert!(last == First::More || part == last, "{last:?} became {part:?}");
+        assert!(last == FirstRead::More || part == last, "{last:?} became {part:?}");
         last = part;
     }
-    assert!(last == First::More || whole == last, "{last:?} became {whole:?}");
-    assert!(whole != First::More || bytes.len() < 2 * LONGEST, "it waits without a bound");
-    let First::Hello { length, ref name } = whole else { return };
+    assert!(last == FirstRead::More || whole == last, "{last:?} became {whole:?}");
+    assert!(whole != FirstRead::More || bytes.len() < 2 * LONGEST, "it waits without a bound");
+    let FirstRead::Hello { length, ref name } = whole else { return };
     assert!(length <= bytes.len());
     assert_eq!(look(&bytes[..length]), whole, "what follows makes a difference");
-    assert_eq!(look(&bytes[..length - 1]), First::More);
+    assert_eq!(look(&bytes[..length - 1]), FirstRead::More);
     for behind in [&[22, 3, 1, 0, 1, 0][..], &[23, 3, 3, 0, 1, 0], b"GET / HTTP/1.1\r\n\r\n"] {
         assert_eq!(look(&[&bytes[..length], behind].concat()), whole, "what follows makes a difference");
     }

@@ -1,8 +1,8 @@
 //! A client of sealed first flights: records, sizes, the server's first bytes, and any sequence of events after a flight.
 
 use firstflight_seal::{
-    Again, Answer, Bind, DIGEST_PREFIX, Draft, Event, Failures, Flags, HostName, NamePolicy, PROTOCOL_PREFIX,
-    Record, Rid, Room, Sent, Target, Then,
+    Bind, DIGEST_PREFIX, Draft, Event, Failures, Flags, FlightRoom, HostName, NamePolicy, PROTOCOL_PREFIX,
+    Record, Rid, Sent, SentAgain, ServerAnswer, Target, Then,
 };
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +17,7 @@ pub fn run(data: &[u8]) {
     record(data);
     record(&repaired(data));
     let _ = HostName::new(data);
-    if Answer::read(data) == Answer::Reject {
+    if ServerAnswer::read(data) == ServerAnswer::Reject {
         assert_eq!(data[..4], firstflight_seal::REJECT);
     }
     sizes(data);
@@ -39,7 +39,7 @@ fn record(data: &[u8]) {
         Draft::new(to, Rid::from_bytes([1; 16]), Bind::NONE, NOW * 1000, flags, b"GET", b"h2").unwrap();
     let [ours, digest] = draft.alpn().clone();
     assert!(ours.starts_with(&PROTOCOL_PREFIX) && digest.starts_with(&DIGEST_PREFIX) && digest.len() == 35);
-    let plan = Room::on_connection().plan(data.len(), 3);
+    let plan = FlightRoom::on_connection().plan(data.len(), 3);
     if let Some(plan) = plan {
         // It is not a ClientHello.
         assert!(draft.seal(data, record.name(), &plan, &mut ChaCha8Rng::seed_from_u64(1)).is_err());
@@ -67,13 +67,13 @@ fn sizes(data: &[u8]) {
     for &[a, b, c, d, e, f] in data.as_chunks::<6>().0 {
         let [mss, hello, request] = [[a, b], [c, d], [e, f]].map(u16::from_be_bytes);
         for room in [
-            Room::in_syn(mss, 20, usize::from(a)),
-            Room::in_udp(mss, 20, usize::from(b)),
-            Room::on_connection(),
+            FlightRoom::in_syn(mss, 20, usize::from(a)),
+            FlightRoom::in_udp(mss, 20, usize::from(b)),
+            FlightRoom::on_connection(),
         ] {
             if let Some(plan) = room.plan(hello.into(), request.into()) {
                 assert!(plan.in_syn <= plan.total && plan.total <= 16_390);
-                assert!(plan.total >= Room::OVERHEAD + usize::from(hello) + usize::from(request));
+                assert!(plan.total >= FlightRoom::OVERHEAD + usize::from(hello) + usize::from(request));
             }
             if let Some(longest) = room.longest_request(hello.into()) {
                 assert!(room.plan(hello.into(), longest).is_some());
@@ -115,8 +115,8 @@ fn events(data: &[u8]) {
             Then::Again(again) => {
                 assert!(flags.replayable || !bind.is_bound() && !taken);
                 assert!(now < sent.deadline());
-                assert_eq!(again == Again::NewConnectionSealed, hidden == NamePolicy::Hidden);
-                assert!(again != Again::SameConnection || event == Event::Reject && !taken);
+                assert_eq!(again == SentAgain::NewConnectionSealed, hidden == NamePolicy::Hidden);
+                assert!(again != SentAgain::SameConnection || event == Event::Reject && !taken);
             }
             Then::Continue => assert!(matches!(event, Event::FinishedVerified(_))),
             Then::Failed => assert!(!sent.could_run_early()),

@@ -8,7 +8,7 @@ use super::peer::{Peer, SERVER_PORT, STACK_OUTER, Spec, outer};
 use arbitrary::{Arbitrary, Unstructured};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, FirstFlight, JobRequest, JobResult, KeyRing, PendingLimit, Reason, Scheme,
-    Verdict, Verifier,
+    Verifier, VerifierVerdict,
 };
 use firstflight_stack::{
     Config, ConnId, ConnectConfig, EncapsulationConfig, Event, FragmentLimits, JobId, Limits, ListenConfig,
@@ -119,8 +119,8 @@ enum Action {
 struct Defers;
 
 impl Verifier for Defers {
-    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
-        Verdict::Pending { job: JobRequest::Verify { key: first.payload.len() as u64 }, grant: None }
+    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
+        VerifierVerdict::Pending { job: JobRequest::Verify { key: first.payload.len() as u64 }, grant: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A connector for hyper-util's client.
 
-use crate::watched::{Facts, Watch, Watched, forward_io};
+use crate::watched::{LibraryEnd, StreamFacts, Watch, forward_io};
 use firstflight::credential::Outcome;
 use firstflight::{
     Authority, BadAuthority, Client, ConnectTimes, FirstFlight, LazyStream, Race, ReplaySafety, Stream, Way,
@@ -71,8 +71,8 @@ impl Connector {
     }
 
     /// A stream to a server, by the kernel's TCP or in UDP, without TLS.
-    pub(crate) fn lazy(&self, server: Authority) -> Watched<LazyStream> {
-        Watched::new(self.client.connect(server, FirstFlight::empty()).lazy(self.safety))
+    pub(crate) fn lazy(&self, server: Authority) -> LibraryEnd<LazyStream> {
+        LibraryEnd::new(self.client.connect(server, FirstFlight::empty()).lazy(self.safety))
     }
 
     #[cfg(feature = "tls")]
@@ -148,13 +148,13 @@ impl Service<Uri> for Connector {
 
 /// A connection of [`Connector`].
 #[derive(Debug)]
-pub struct ClientStream(Watched<LazyStream>);
+pub struct ClientStream(LibraryEnd<LazyStream>);
 
 impl ClientStream {
     /// What became of the first flight.
     #[must_use]
     pub fn info(&self) -> FirstFlightInfo {
-        FirstFlightInfo(Seen::Plain(self.0.watch()))
+        FirstFlightInfo(SeenConnection::Plain(self.0.watch()))
     }
 }
 
@@ -169,17 +169,17 @@ forward_io!(ClientStream);
 /// What became of the first flight of a connection. hyper-util's client puts it into the extensions of each response of
 /// that connection: `response.extensions().get::<FirstFlightInfo>()`. It does not keep the connection open.
 #[derive(Debug, Clone)]
-pub struct FirstFlightInfo(pub(crate) Seen);
+pub struct FirstFlightInfo(pub(crate) SeenConnection);
 
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
+pub(crate) enum SeenConnection {
     Plain(Watch<LazyStream>),
     #[cfg(feature = "tls")]
     Tls(Watch<firstflight_tls::LazyTlsStream>),
 }
 
-impl Seen {
-    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&Facts) -> T) -> T {
+impl SeenConnection {
+    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&StreamFacts) -> T) -> T {
         match self {
             Self::Plain(watch) => watch.look(stream, otherwise),
             #[cfg(feature = "tls")]

@@ -1,6 +1,6 @@
 //! Connections for the resolver of hickory.
 
-use crate::watched::Watched;
+use crate::watched::LibraryEnd;
 use firstflight::{Client, FirstFlight, LazyStream};
 use futures_io::{AsyncRead, AsyncWrite};
 use hickory_resolver::net::runtime::{
@@ -123,7 +123,7 @@ impl HickoryProvider {
             let stream = LazyStream::<TlsStream<Stream>>::connecting(move |first| async move {
                 limited(within, tls.connect_at(&client, &name, &[server], message(&first))).await
             });
-            return HickoryStream(Box::new(Watched::new(stream)));
+            return HickoryStream(Box::new(LibraryEnd::new(stream)));
         }
         let stream = LazyStream::new(move |first| async move {
             let flight = if is_client_hello(&first) {
@@ -135,7 +135,7 @@ impl HickoryProvider {
             stream.set_nodelay(true)?;
             Ok(stream)
         });
-        HickoryStream(Box::new(Watched::new(stream)))
+        HickoryStream(Box::new(LibraryEnd::new(stream)))
     }
 
     /// A stream from an address of the caller's.

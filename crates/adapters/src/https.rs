@@ -1,7 +1,7 @@
 //! A connector with TLS.
 
-use crate::connector::{Connector, ConnectorError, FirstFlightInfo, Scheme, Seen};
-use crate::watched::{Watched, forward_io};
+use crate::connector::{Connector, ConnectorError, FirstFlightInfo, Scheme, SeenConnection};
+use crate::watched::{LibraryEnd, forward_io};
 use firstflight::{Client, ReplaySafety};
 use firstflight_tls::H2;
 use http::Uri;
@@ -87,15 +87,15 @@ impl HttpsConnector {
         Ok(match scheme {
             Scheme::Http => {
                 let stream = self.plain.lazy(server);
-                let info = FirstFlightInfo(Seen::Plain(stream.watch()));
+                let info = FirstFlightInfo(SeenConnection::Plain(stream.watch()));
                 HttpsStream(Box::new(stream), info, false)
             }
             Scheme::Https => {
                 let (client, safety) = self.plain.parts();
                 let stream = self.tls.connect_or_lazy(client, server, safety).await?;
                 let h2 = stream.protocol() == Some(H2);
-                let stream = Watched::new(stream);
-                let info = FirstFlightInfo(Seen::Tls(stream.watch()));
+                let stream = LibraryEnd::new(stream);
+                let info = FirstFlightInfo(SeenConnection::Tls(stream.watch()));
                 HttpsStream(Box::new(stream), info, h2)
             }
         })

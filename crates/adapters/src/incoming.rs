@@ -1,6 +1,6 @@
 //! Accepted connections.
 
-use crate::watched::{Facts, Watch, Watched, forward_io};
+use crate::watched::{LibraryEnd, StreamFacts, Watch, forward_io};
 use firstflight::credential::Outcome;
 use firstflight::{Listener, Server, Stream, Way};
 use std::future::poll_fn;
@@ -129,19 +129,19 @@ impl<A: Accept + Unpin> futures_core::Stream for Incoming<A> {
 
 /// An accepted connection, for the library that serves it.
 #[derive(Debug)]
-pub struct ServerStream(Watched<Stream>);
+pub struct ServerStream(LibraryEnd<Stream>);
 
 impl ServerStream {
     /// A handle for those who handle its requests.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        Peer(Seen::Plain(self.0.watch()))
+        Peer(PeerConnection::Plain(self.0.watch()))
     }
 }
 
 impl From<Stream> for ServerStream {
     fn from(stream: Stream) -> Self {
-        Self(Watched::new(stream))
+        Self(LibraryEnd::new(stream))
     }
 }
 
@@ -153,18 +153,18 @@ forward_io!(ServerStream);
 /// Requests have it: with axum as `ConnectInfo<Peer>`, with tonic as an extension. A program that serves connections with
 /// hyper inserts [`ServerStream::peer`], or with TLS `TlsServerStream::peer`, into the extensions of each request.
 #[derive(Debug, Clone)]
-pub struct Peer(pub(crate) Seen);
+pub struct Peer(pub(crate) PeerConnection);
 
 /// The connection that a [`Peer`] is of.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
+pub(crate) enum PeerConnection {
     Plain(Watch<Stream>),
     #[cfg(feature = "tls")]
     Tls(Watch<firstflight_tls::TlsStream<Stream>>, Arc<crate::tls_incoming::Agreed>),
 }
 
-impl Seen {
-    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&Facts) -> T) -> T {
+impl PeerConnection {
+    fn look<T>(&self, stream: impl FnOnce(&Stream) -> T, otherwise: impl FnOnce(&StreamFacts) -> T) -> T {
         match self {
             Self::Plain(watch) => watch.look(stream, otherwise),
             #[cfg(feature = "tls")]
@@ -192,9 +192,9 @@ impl Peer {
     #[must_use]
     pub fn is_early(&self) -> bool {
         match &self.0 {
-            Seen::Plain(watch) => watch.is_early(),
+            PeerConnection::Plain(watch) => watch.is_early(),
             #[cfg(feature = "tls")]
-            Seen::Tls(watch, _) => watch.is_early(),
+            PeerConnection::Tls(watch, _) => watch.is_early(),
         }
     }
 
@@ -203,9 +203,9 @@ impl Peer {
     #[must_use]
     pub fn early_bytes(&self) -> u32 {
         match &self.0 {
-            Seen::Plain(watch) => watch.early_bytes(),
+            PeerConnection::Plain(watch) => watch.early_bytes(),
             #[cfg(feature = "tls")]
-            Seen::Tls(watch, _) => watch.early_bytes(),
+            PeerConnection::Tls(watch, _) => watch.early_bytes(),
         }
     }
 
@@ -228,9 +228,9 @@ impl Peer {
     /// When the connection ends before that.
     pub async fn confirmed(&self) -> io::Result<()> {
         poll_fn(|cx| match &self.0 {
-            Seen::Plain(watch) => watch.poll_confirmed(cx),
+            PeerConnection::Plain(watch) => watch.poll_confirmed(cx),
             #[cfg(feature = "tls")]
-            Seen::Tls(watch, _) => watch.poll_confirmed(cx),
+            PeerConnection::Tls(watch, _) => watch.poll_confirmed(cx),
         })
         .await
     }

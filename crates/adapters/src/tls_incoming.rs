@@ -1,7 +1,7 @@
 //! Accepted connections with TLS.
 
-use crate::incoming::{Accept, Incoming, Peer, Seen};
-use crate::watched::{Watched, forward_io};
+use crate::incoming::{Accept, Incoming, Peer, PeerConnection};
+use crate::watched::{LibraryEnd, forward_io};
 use firstflight::Stream;
 use firstflight_tls::rustls::pki_types::CertificateDer;
 use firstflight_tls::{AcceptError, Acceptor, H2, Handshake, TlsStream};
@@ -120,7 +120,7 @@ pub(crate) struct Agreed {
 
 /// An accepted connection with TLS, for the library that serves it.
 #[derive(Debug)]
-pub struct TlsServerStream(Watched<TlsStream<Stream>>, Arc<Agreed>);
+pub struct TlsServerStream(LibraryEnd<TlsStream<Stream>>, Arc<Agreed>);
 
 impl TlsServerStream {
     fn new(stream: TlsStream<Stream>) -> Self {
@@ -130,13 +130,13 @@ impl TlsServerStream {
             certificates: stream.peer_certificates().map(ToOwned::to_owned),
             is_h2: stream.alpn() == Some(H2),
         };
-        Self(Watched::new(stream), Arc::new(agreed))
+        Self(LibraryEnd::new(stream), Arc::new(agreed))
     }
 
     /// A handle for those who handle its requests.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        Peer(Seen::Tls(self.0.watch(), Arc::clone(&self.1)))
+        Peer(PeerConnection::Tls(self.0.watch(), Arc::clone(&self.1)))
     }
 
     /// Whether client and server agreed on HTTP/2 (ALPN). A program that serves with hyper alone chooses by it.
@@ -157,8 +157,8 @@ forward_io!(TlsServerStream);
 impl Peer {
     fn agreed(&self) -> Option<&Agreed> {
         match &self.0 {
-            Seen::Tls(_, agreed) => Some(agreed),
-            Seen::Plain(_) => None,
+            PeerConnection::Tls(_, agreed) => Some(agreed),
+            PeerConnection::Plain(_) => None,
         }
     }
 

@@ -81,32 +81,32 @@ pub struct TooEarly<S> {
 }
 
 /// What is done with a request.
-enum Verdict {
+enum RequestVerdict {
     Execute,
     Wait(Peer),
     Answer(StatusCode),
 }
 
 impl TooEarlyLayer {
-    fn judge<B>(self, request: &Request<B>) -> Verdict {
+    fn judge<B>(self, request: &Request<B>) -> RequestVerdict {
         if request.method().is_safe() {
-            return Verdict::Execute;
+            return RequestVerdict::Execute;
         }
         // Any value means 1, and waiting here would not wait for the gateway's client.
         if request.headers().contains_key(EARLY_DATA) {
-            return Verdict::Answer(StatusCode::TOO_EARLY);
+            return RequestVerdict::Answer(StatusCode::TOO_EARLY);
         }
         match peer(request.extensions()) {
-            Some(peer) if !peer.is_early() => Verdict::Execute,
-            Some(peer) if self.waits => Verdict::Wait(peer.clone()),
-            Some(_) => Verdict::Answer(StatusCode::TOO_EARLY),
-            None if self.passes_unknown => Verdict::Execute,
+            Some(peer) if !peer.is_early() => RequestVerdict::Execute,
+            Some(peer) if self.waits => RequestVerdict::Wait(peer.clone()),
+            Some(_) => RequestVerdict::Answer(StatusCode::TOO_EARLY),
+            None if self.passes_unknown => RequestVerdict::Execute,
             None => {
                 tracing::error!(
                     "this program's mistake: a request without a Peer reached TooEarly; serve with \
                      into_make_service_with_connect_info::<Peer>(), or insert ServerStream::peer"
                 );
-                Verdict::Answer(StatusCode::INTERNAL_SERVER_ERROR)
+                RequestVerdict::Answer(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }
     }
@@ -145,9 +145,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.config.judge(&request) {
-            Verdict::Execute => Either::Left(self.inner.call(request)),
-            Verdict::Answer(status) => Either::Right(Box::pin(async move { Ok(answer(status)) })),
-            Verdict::Wait(peer) => {
+            RequestVerdict::Execute => Either::Left(self.inner.call(request)),
+            RequestVerdict::Answer(status) => Either::Right(Box::pin(async move { Ok(answer(status)) })),
+            RequestVerdict::Wait(peer) => {
                 // The one that is ready.
                 let clone = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, clone);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What is kept of a connection that is over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct StreamFacts {
     pub(crate) outcome: Outcome,
     pub(crate) way: Option<Way>,
     #[cfg(feature = "hyper-util")]
@@ -43,7 +43,7 @@ impl Tls {
     }
 }
 
-impl Facts {
+impl StreamFacts {
     fn of<S: Connects>(connects: &S) -> Self {
         let stream = connects.connection();
         Self {
@@ -161,7 +161,7 @@ impl Connects for firstflight::LazyStream<firstflight_tls::TlsStream<Stream>> {
 
 enum State<S> {
     Open(S),
-    Over(Facts),
+    Over(StreamFacts),
 }
 
 /// The tasks that wait for what a stream reports to writers, and with TLS to readers, too. A stream keeps one waker for them,
@@ -197,7 +197,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The end for the library. The connection ends when it is dropped.
-pub(crate) struct Watched<S: Connects>(Arc<Shared<S>>);
+pub(crate) struct LibraryEnd<S: Connects>(Arc<Shared<S>>);
 
 /// The end for the observer. It does not keep the connection open, and afterwards shows how it ended.
 pub(crate) struct Watch<S>(Arc<Shared<S>>);
@@ -214,13 +214,13 @@ impl<S: Connects> fmt::Debug for Watch<S> {
     }
 }
 
-impl<S: Connects> fmt::Debug for Watched<S> {
+impl<S: Connects> fmt::Debug for LibraryEnd<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.watch().fmt(f)
     }
 }
 
-impl<S: Connects> Watched<S> {
+impl<S: Connects> LibraryEnd<S> {
     pub(crate) fn new(stream: S) -> Self {
         let writers = Arc::new(Writers::default());
         let waker = Arc::clone(&writers).into();
@@ -250,11 +250,11 @@ impl<S: Connects> Watched<S> {
     }
 }
 
-impl<S: Connects> Drop for Watched<S> {
+impl<S: Connects> Drop for LibraryEnd<S> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         let State::Open(stream) = &*state else { return };
-        let facts = Facts::of(stream);
+        let facts = StreamFacts::of(stream);
         let open = std::mem::replace(&mut *state, State::Over(facts));
         drop(state);
         drop(open);
@@ -268,20 +268,20 @@ impl<S: Connects> Watch<S> {
     pub(crate) fn look<T>(
         &self,
         stream: impl FnOnce(&Stream) -> T,
-        otherwise: impl FnOnce(&Facts) -> T,
+        otherwise: impl FnOnce(&StreamFacts) -> T,
     ) -> T {
         match &*lock(&self.0.state) {
             State::Open(open) => match open.connection() {
                 Some(connection) => stream(connection),
-                None => otherwise(&Facts::of(open)),
+                None => otherwise(&StreamFacts::of(open)),
             },
             State::Over(facts) => otherwise(facts),
         }
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> StreamFacts {
         match &*lock(&self.0.state) {
-            State::Open(open) => Facts::of(open),
+            State::Open(open) => StreamFacts::of(open),
             State::Over(facts) => *facts,
         }
     }
@@ -318,7 +318,7 @@ impl<S: Accepted> Watch<S> {
     }
 }
 
-impl<S: Connects> AsyncRead for Watched<S> {
+impl<S: Connects> AsyncRead for LibraryEnd<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match S::READS_ARE_SHARED {
             true => self.poll_shared(cx, |stream, cx| stream.poll_read(cx, buf)),
@@ -327,7 +327,7 @@ impl<S: Connects> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: Connects> AsyncWrite for Watched<S> {
+impl<S: Connects> AsyncWrite for LibraryEnd<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_shared(cx, |stream, cx| stream.poll_write(cx, bytes))
     }

@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 #[cfg(feature = "runtime")]
 use {
-    crate::runtime::{Connect, Failed, Made, Started},
+    crate::runtime::{Connect, ConnectFailed, MadeConnection, Started},
     firstflight::ClientError,
     std::sync::Arc,
 };
@@ -290,7 +290,7 @@ impl ff_conn {
     }
 
     #[cfg(feature = "runtime")]
-    fn made(&mut self, made: Made) {
+    fn made(&mut self, made: MadeConnection) {
         log(FF_LOG_INFO, || format!("{}connected to {}: {}", self.prefix(), made.remote, made.outcome));
         self.told = made.told();
         let sent = if let Work::Thread(connect) = &self.work { connect.sent } else { 0 };
@@ -298,14 +298,14 @@ impl ff_conn {
     }
 
     #[cfg(feature = "runtime")]
-    fn not_made(&mut self, failed: &Failed) -> Errno {
+    fn not_made(&mut self, failed: &ConnectFailed) -> Errno {
         let number = match failed {
-            Failed::Connect(ClientError::Connect { error, .. }) => return self.failed(error),
-            Failed::Connect(error) => {
+            ConnectFailed::Connect(ClientError::Connect { error, .. }) => return self.failed(error),
+            ConnectFailed::Connect(error) => {
                 log(FF_LOG_ERROR, || format!("{}{error}", self.prefix()));
                 Errno(libc::EADDRNOTAVAIL)
             }
-            Failed::System(error) => {
+            ConnectFailed::System(error) => {
                 log(FF_LOG_ERROR, || format!("{}{error}", self.prefix()));
                 Errno(error.raw_os_error().unwrap_or(libc::EIO))
             }

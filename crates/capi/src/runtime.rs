@@ -7,8 +7,8 @@ mod pump;
 mod server;
 
 pub use client::ff_client_start;
-pub(crate) use client::{Connect, Failed, Started};
-pub(crate) use made::Made;
+pub(crate) use client::{Connect, ConnectFailed, Started};
+pub(crate) use made::MadeConnection;
 pub use options::{ff_server_options, ff_start_options};
 pub use server::{
     ff_server, ff_server_accept, ff_server_drain, ff_server_fd, ff_server_free, ff_server_new,
@@ -54,7 +54,7 @@ impl Runtime {
 
     fn start() -> Result<Self, Errno> {
         let (stop, stopped) = oneshot::channel();
-        let begun = Arc::new(Answer::default());
+        let begun = Arc::new(ThreadAnswer::default());
         let report = Giver(Arc::clone(&begun));
         let signals = Signals::block();
         let thread = std::thread::Builder::new().name("firstflight".to_owned()).spawn(move || {
@@ -88,7 +88,7 @@ impl Runtime {
         within: Option<Duration>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let done = Arc::new(Answer::default());
+        let done = Arc::new(ThreadAnswer::default());
         let giver = Giver(Arc::clone(&done));
         self.handle.spawn(async move { giver.give(work.await) });
         done.wait(within)
@@ -102,7 +102,7 @@ impl Runtime {
 
 /// What the thread answers. A channel would leave memory of its own to each thread of the program that waits.
 #[derive(Debug)]
-struct Answer<T>(Mutex<Given<T>>, Condvar);
+struct ThreadAnswer<T>(Mutex<Given<T>>, Condvar);
 
 #[derive(Debug)]
 enum Given<T> {
@@ -113,15 +113,15 @@ enum Given<T> {
 }
 
 /// Who answers. Without an answer, dropping it says so.
-struct Giver<T>(Arc<Answer<T>>);
+struct Giver<T>(Arc<ThreadAnswer<T>>);
 
-impl<T> Default for Answer<T> {
+impl<T> Default for ThreadAnswer<T> {
     fn default() -> Self {
         Self(Mutex::new(Given::NotYet), Condvar::new())
     }
 }
 
-impl<T> Answer<T> {
+impl<T> ThreadAnswer<T> {
     fn wait(&self, within: Option<Duration>) -> Option<T> {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |given: &mut Given<T>| matches!(given, Given::NotYet);

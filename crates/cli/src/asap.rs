@@ -5,7 +5,7 @@ mod inspect;
 mod record;
 
 use crate::seal::SealError;
-use crate::verifier::Place;
+use crate::verifier::VerifierPlace;
 use clap::Subcommand;
 use inspect::InspectError;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub enum AsapError {
     #[error(
         "clients do not ask {0}: take a name with a dot, and port 443 or one from 1024 that no well-known service has"
     )]
-    NotAsked(Place),
+    NotAsked(VerifierPlace),
     /// The names of verifiers and vantage points do not fit.
     #[error("the names are too long, or a verifier or vantage point is there twice: leave some out")]
     Names,

@@ -15,8 +15,8 @@ pub struct CardOptions {
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["udp", "tun", "mtu"])]
     xdp: Option<String>,
     /// Where the program on the device runs
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Place::Driver, requires = "xdp")]
-    xdp_mode: Place,
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ProgramPlace::Driver, requires = "xdp")]
+    xdp_mode: ProgramPlace,
     /// What about the rules of the packet filter and hooks of tc, which do not see the packets that are taken
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Firewall::None, requires = "xdp")]
     xdp_firewall: Firewall,
@@ -24,7 +24,7 @@ pub struct CardOptions {
 
 /// Where the program runs.
 #[derive(Clone, Copy, ValueEnum)]
-enum Place {
+enum ProgramPlace {
     /// In the driver, which must have XDP
     Driver,
     /// In the kernel's common code, with every driver; needs receive offload off
@@ -59,9 +59,9 @@ impl CardOptions {
 
     fn config(&self, device: &str, allow: Allow) -> XdpConfig {
         let mode = match self.xdp_mode {
-            Place::Driver => Mode::Driver,
-            Place::Generic => Mode::Generic,
-            Place::Packet => Mode::Packet,
+            ProgramPlace::Driver => Mode::Driver,
+            ProgramPlace::Generic => Mode::Generic,
+            ProgramPlace::Packet => Mode::Packet,
         };
         XdpConfig::new(device, allow).mode(mode).bypass_firewall(self.xdp_firewall == Firewall::Bypassed)
     }

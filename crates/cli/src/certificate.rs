@@ -4,7 +4,7 @@ use crate::error::{Error, Renamed};
 use crate::network_id::NetworkChoice;
 use crate::output;
 use crate::utc::Time;
-use crate::verifier::{Place, VerifierError, seconds};
+use crate::verifier::{VerifierError, VerifierPlace, seconds};
 use clap::Subcommand;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
 use firstflight_verifier::{
@@ -44,7 +44,7 @@ The exit code is 1 if the verifier or one of its vantage points did not answer o
 struct Get {
     /// The verifier's address and port, or its name (the port is 4433 by default); IPv4 is tried first
     #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]")]
-    verifier: Place,
+    verifier: VerifierPlace,
     /// The verifier's public key: 64 hexadecimal digits
     #[arg(long, value_name = "HEX")]
     verifier_key: PublicKey,

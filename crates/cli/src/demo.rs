@@ -16,17 +16,17 @@ use crate::error::Error;
 use crate::network::{Capture, engine_config};
 use crate::output;
 use crate::span::{self, MS};
-use certified::{Shown, Wallet};
+use certified::{DemoCertificate, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
 use firstflight::{Config, ConnectConfig, EncapsulationConfig, Endpoint, FirstFlight, Stream, Time};
 use firstflight_wire::Instant;
-use lookup::{Case, Lookups};
+use lookup::{LookupCase, Lookups};
 use overheard::{Overheard, Spy};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
-use site::Site;
+use site::DemoSite;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use timeline::{Place, Timeline};
+use timeline::{PacketPlace, Timeline};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
@@ -121,81 +121,104 @@ const MODES: &[Mode] = &[
     Mode::new("handshake", "ordinary handshake", COOKIES),
     Mode { fast_open: true, ..Mode::new("fast-open-first", "Fast Open, first visit", COOKIES) },
     Mode { fast_open: true, ..Mode::new("fast-open-next", "Fast Open, next visit", COOKIES) },
-    Mode { asap: Some(Shown::TRUSTED), ..Mode::new("asap-first", "ASAP, first contact", CERTIFICATES) },
-    Mode { asap: Some(Shown::TRUSTED), ..Mode::new("asap-next", "ASAP, next contact", CERTIFICATES) },
-    Mode { asap: Some(Shown::UNASKED), ..Mode::new("asap-unknown", "ASAP, unknown server", UNKNOWN) },
-    Mode { asap: Some(Shown::STRANGER), ..Mode::new("asap-untrusted", "ASAP, not trusted", CERTIFICATES) },
-    Mode { asap: Some(Shown::REPLAYED), ..Mode::new("asap-replayed", "ASAP, replayed", CERTIFICATES) },
+    Mode {
+        asap: Some(DemoCertificate::TRUSTED),
+        ..Mode::new("asap-first", "ASAP, first contact", CERTIFICATES)
+    },
+    Mode {
+        asap: Some(DemoCertificate::TRUSTED),
+        ..Mode::new("asap-next", "ASAP, next contact", CERTIFICATES)
+    },
+    Mode {
+        asap: Some(DemoCertificate::UNASKED),
+        ..Mode::new("asap-unknown", "ASAP, unknown server", UNKNOWN)
+    },
+    Mode {
+        asap: Some(DemoCertificate::STRANGER),
+        ..Mode::new("asap-untrusted", "ASAP, not trusted", CERTIFICATES)
+    },
+    Mode {
+        asap: Some(DemoCertificate::REPLAYED),
+        ..Mode::new("asap-replayed", "ASAP, replayed", CERTIFICATES)
+    },
     Mode::new("udp-handshake", "in UDP: handshake", CERTIFICATES).in_udp(),
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
         ..Mode::new("udp-asap-first", "in UDP: ASAP, first", CERTIFICATES).in_udp()
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
         ..Mode::new("udp-asap-next", "in UDP: ASAP, next", CERTIFICATES).in_udp()
     },
     Mode {
-        asap: Some(Shown::UNASKED),
+        asap: Some(DemoCertificate::UNASKED),
         ..Mode::new("udp-asap-unknown", "in UDP: unknown server", UNKNOWN).in_udp()
     },
     Mode {
-        asap: Some(Shown::STRANGER),
+        asap: Some(DemoCertificate::STRANGER),
         ..Mode::new("udp-asap-untrusted", "in UDP: not trusted", CERTIFICATES).in_udp()
     },
     Mode {
-        asap: Some(Shown::REPLAYED),
+        asap: Some(DemoCertificate::REPLAYED),
         ..Mode::new("udp-asap-replayed", "in UDP: replayed", CERTIFICATES).in_udp()
     },
     Mode { learns: true, ..Mode::new("site-first", "site's verifier: 1st visit", SITE[0]).in_udp() },
     Mode {
-        asap: Some(Shown::LEARNT),
+        asap: Some(DemoCertificate::LEARNT),
         ..Mode::new("site-other", "… its other host, first", SITE[1]).in_udp()
     },
     // The cases of the thesis' Figure 7.1.
-    Mode::new("cached-handshake", "name cached: handshake", COOKIES).looked_up(Case::Cached),
+    Mode::new("cached-handshake", "name cached: handshake", COOKIES).looked_up(LookupCase::Cached),
     Mode {
-        fast_open: true, ..Mode::new("cached-fast-open", "… Fast Open", COOKIES).looked_up(Case::Cached)
+        fast_open: true,
+        ..Mode::new("cached-fast-open", "… Fast Open", COOKIES).looked_up(LookupCase::Cached)
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
-        ..Mode::new("cached-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Cached)
+        asap: Some(DemoCertificate::TRUSTED),
+        ..Mode::new("cached-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(LookupCase::Cached)
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
         inside: true,
-        ..Mode::new("cached-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Cached).in_udp()
+        ..Mode::new("cached-inside", "… ASAP in the lookup", CERTIFICATES)
+            .looked_up(LookupCase::Cached)
+            .in_udp()
     },
-    Mode::new("near-handshake", "name server near: handshake", COOKIES).looked_up(Case::Near),
-    Mode { fast_open: true, ..Mode::new("near-fast-open", "… Fast Open", COOKIES).looked_up(Case::Near) },
+    Mode::new("near-handshake", "name server near: handshake", COOKIES).looked_up(LookupCase::Near),
     Mode {
-        asap: Some(Shown::TRUSTED),
-        ..Mode::new("near-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Near)
+        fast_open: true,
+        ..Mode::new("near-fast-open", "… Fast Open", COOKIES).looked_up(LookupCase::Near)
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
+        ..Mode::new("near-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(LookupCase::Near)
+    },
+    Mode {
+        asap: Some(DemoCertificate::TRUSTED),
         inside: true,
-        ..Mode::new("near-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Near).in_udp()
+        ..Mode::new("near-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(LookupCase::Near).in_udp()
     },
-    Mode::new("far-handshake", "name server far: handshake", COOKIES).looked_up(Case::Far),
-    Mode { fast_open: true, ..Mode::new("far-fast-open", "… Fast Open", COOKIES).looked_up(Case::Far) },
+    Mode::new("far-handshake", "name server far: handshake", COOKIES).looked_up(LookupCase::Far),
     Mode {
-        asap: Some(Shown::TRUSTED),
-        ..Mode::new("far-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(Case::Far)
+        fast_open: true, ..Mode::new("far-fast-open", "… Fast Open", COOKIES).looked_up(LookupCase::Far)
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
+        ..Mode::new("far-asap", "… ASAP in the SYN", CERTIFICATES).looked_up(LookupCase::Far)
+    },
+    Mode {
+        asap: Some(DemoCertificate::TRUSTED),
         inside: true,
-        ..Mode::new("far-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(Case::Far).in_udp()
+        ..Mode::new("far-inside", "… ASAP in the lookup", CERTIFICATES).looked_up(LookupCase::Far).in_udp()
     },
     Mode { tls: Some(Session::None), ..Mode::new("tls-handshake", "TLS after a handshake", TLS) },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
         tls: Some(Session::None),
         ..Mode::new("tls-asap-first", "… hello in the SYN", TLS)
     },
     Mode {
-        asap: Some(Shown::TRUSTED),
+        asap: Some(DemoCertificate::TRUSTED),
         tls: Some(Session::Ticket),
         ..Mode::new("tls-asap-ticket", "… with a ticket", TLS)
     },
@@ -215,12 +238,12 @@ struct Mode {
     title: &'static str,
     server: SocketAddr,
     fast_open: bool,
-    asap: Option<Shown>,
+    asap: Option<DemoCertificate>,
     udp: bool,
     /// The client gets a certificate of the site's verifier behind it.
     learns: bool,
     /// The server's name is looked up first.
-    lookup: Option<Case>,
+    lookup: Option<LookupCase>,
     /// The request travels inside the lookup.
     inside: bool,
     /// It travels by TLS.
@@ -253,7 +276,7 @@ impl Mode {
         Self { udp: true, ..self }
     }
 
-    const fn looked_up(self, case: Case) -> Self {
+    const fn looked_up(self, case: LookupCase) -> Self {
         Self { lookup: Some(case), ..self }
     }
 }
@@ -299,12 +322,12 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     let mut seeds = ChaCha20Rng::seed_from_u64(seed);
     let (time, (near, far)) = (clock.time(), clock.pair(&path, seed)?);
     let mut timeline = Timeline::create(args.timeline.as_deref(), rtt, &time)?;
-    let (near, far) = (timeline.watch(Place::Client, near), timeline.watch(Place::Server, far));
+    let (near, far) = (timeline.watch(PacketPlace::Client, near), timeline.watch(PacketPlace::Server, far));
     let capture = Capture::in_time(args.pcap.as_deref(), "client", time.clone())?;
     let spy = Arc::new(Spy::default());
     let link = capture.tap(Overheard::new(near, Arc::clone(&spy)));
     let client = Endpoint::in_time(engine(vec![CLIENT], &mut seeds)?, link, &time);
-    let site = Site::open(far, args.size, &time, &mut seeds)?;
+    let site = DemoSite::open(far, args.size, &time, &mut seeds)?;
     let mut wallet = Wallet::new(CLIENT, &time, &mut seeds)?;
     let mut own = ChaCha20Rng::from_seed(draw(&mut seeds));
 
@@ -379,7 +402,7 @@ fn draw<const N: usize>(seeds: &mut ChaCha20Rng) -> [u8; N] {
 }
 
 /// The measurements of one visit.
-struct Measured {
+struct MeasuredVisit {
     first_byte: Duration,
     total: Duration,
     bytes: u64,
@@ -387,7 +410,12 @@ struct Measured {
     reason: Option<&'static str>,
 }
 
-async fn visit(client: &Endpoint, mode: &Mode, wallet: &Wallet, lookups: &Lookups) -> io::Result<Measured> {
+async fn visit(
+    client: &Endpoint,
+    mode: &Mode,
+    wallet: &Wallet,
+    lookups: &Lookups,
+) -> io::Result<MeasuredVisit> {
     let config = mode.config(wallet)?;
     if let Some(case) = mode.lookup {
         lookups.set(case);
@@ -413,7 +441,7 @@ async fn visit_by_tls(
     wallet: &Wallet,
     session: Session,
     connector: &firstflight_tls::Connector,
-) -> io::Result<Measured> {
+) -> io::Result<MeasuredVisit> {
     let config = mode.config(wallet)?;
     if session == Session::None {
         connector.forget();
@@ -426,23 +454,27 @@ async fn visit_by_tls(
 }
 
 /// How a response was received.
-struct Received {
+struct ReceivedResponse {
     first_byte: Duration,
     total: Duration,
     bytes: u64,
 }
 
-impl Received {
-    fn by(self, stream: &Stream) -> Measured {
+impl ReceivedResponse {
+    fn by(self, stream: &Stream) -> MeasuredVisit {
         let Self { first_byte, total, bytes } = self;
         let outcome = stream.outcome();
         let reason = outcome.reason().map(|reason| reason.as_str());
-        Measured { first_byte, total, bytes, outcome: outcome.as_str(), reason }
+        MeasuredVisit { first_byte, total, bytes, outcome: outcome.as_str(), reason }
     }
 }
 
 /// Reads the response, which was asked for when it `began`.
-async fn receive<S: AsyncRead + Unpin>(stream: &mut S, time: &Time, began: Instant) -> io::Result<Received> {
+async fn receive<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    time: &Time,
+    began: Instant,
+) -> io::Result<ReceivedResponse> {
     let mut buffer = vec![0; PIECE];
     let mut filled = stream.read(&mut buffer).await?;
     let first_byte = time.now() - began;
@@ -466,7 +498,7 @@ async fn receive<S: AsyncRead + Unpin>(stream: &mut S, time: &Time, began: Insta
         }
     }
     let total = time.now() - began;
-    Ok(Received { first_byte, total, bytes })
+    Ok(ReceivedResponse { first_byte, total, bytes })
 }
 
 /// The position after a message's head.

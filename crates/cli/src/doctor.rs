@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::get::GetError;
-use crate::host_port::At;
+use crate::host_port::HostPort;
 use crate::output;
 use firstflight::record::Names;
 use firstflight_doctor::{Data, Doctor, Server, Verdict};
@@ -36,7 +36,7 @@ docs/guide/doctor.md explains each finding.")]
 pub struct Args {
     /// Servers to visit: an address or a name, and a port; or a URL
     #[arg(value_name = "HOST:PORT|URL", value_parser = server)]
-    servers: Vec<At>,
+    servers: Vec<HostPort>,
     /// Ask this verifier in UDP: it says which address it sees, and what time it is; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
     verifier: Vec<SocketAddr>,
@@ -61,13 +61,13 @@ pub struct Args {
 const LONG: Duration = Duration::from_millis(500);
 
 /// Parses a server. Port 0 and addresses of no or several hosts are mistakes.
-fn server(text: &str) -> Result<At, String> {
+fn server(text: &str) -> Result<HostPort, String> {
     let at = match text.split_once("://") {
         Some(_) => of_url(text)?,
         None => text.parse()?,
     };
     match &at {
-        At::Address(address) if !is_one_host(address.ip()) => {
+        HostPort::Address(address) if !is_one_host(address.ip()) => {
             return Err("name the address of one host".to_owned());
         }
         at if port(at) == 0 => return Err("name a port from 1 to 65535".to_owned()),
@@ -77,17 +77,17 @@ fn server(text: &str) -> Result<At, String> {
 }
 
 /// The server of a URL.
-fn of_url(text: &str) -> Result<At, String> {
+fn of_url(text: &str) -> Result<HostPort, String> {
     let url: HttpUrl = text.parse().map_err(|error: UrlError| error.to_string())?;
     let server = url.server();
-    let named = || At::Name(server.host().to_string(), server.port());
-    Ok(server.address().map_or_else(named, At::Address))
+    let named = || HostPort::Name(server.host().to_string(), server.port());
+    Ok(server.address().map_or_else(named, HostPort::Address))
 }
 
-const fn port(at: &At) -> u16 {
+const fn port(at: &HostPort) -> u16 {
     match at {
-        At::Address(address) => address.port(),
-        At::Name(_, port) => *port,
+        HostPort::Address(address) => address.port(),
+        HostPort::Name(_, port) => *port,
     }
 }
 
@@ -124,8 +124,8 @@ fn doctor(args: &Args, names: Option<Names>) -> Doctor {
     let mut doctor = Doctor::new().data(data);
     for at in &args.servers {
         doctor = doctor.server(match at {
-            At::Address(address) => Server::Address(*address),
-            At::Name(name, port) => Server::Name(name.clone(), *port),
+            HostPort::Address(address) => Server::Address(*address),
+            HostPort::Name(name, port) => Server::Name(name.clone(), *port),
         });
     }
     for at in &args.verifier {

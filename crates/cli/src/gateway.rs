@@ -88,7 +88,7 @@ struct Check {
 
 /// What `check --json` prints.
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct ConfigVerdict<'a> {
     file: &'a Path,
     /// Whether there are neither errors nor warnings.
     right: bool,
@@ -107,7 +107,7 @@ async fn check(args: &Check) -> ExitCode {
     let errors: Vec<_> = found.errors.iter().map(|error| one_line(error)).collect();
     if args.json {
         let (warnings, notes) = (found.warnings, found.notes);
-        output::json(&Verdict { file: &args.file, right: code == 0, errors, warnings, notes });
+        output::json(&ConfigVerdict { file: &args.file, right: code == 0, errors, warnings, notes });
         return ExitCode::from(code);
     }
     found.notes.iter().for_each(|note| output::complain(&format_args!("note: {note}")));

@@ -24,12 +24,12 @@ use firstflight::credential::NetworkId;
 use firstflight::link::UdpLink;
 use firstflight::record::{Names, Published};
 use firstflight::{Authority, Client, ClientBuilder, Endpoint};
-use firstflight_http::redirect::{self, Hop};
+use firstflight_http::redirect::{self, RedirectHop};
 use firstflight_http::url::HttpUrl;
 use firstflight_wire::asap::VerifierId;
 use firstflight_wire::encapsulation::BASE_MSS;
 use memory::Memory;
-use report::{Begun, Report};
+use report::{FetchStart, Report};
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -200,7 +200,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
 }
 
 /// Does all the fetches. Whether every one succeeded.
-async fn fetch_all(errand: Arc<Errand>, targets: Vec<Hop>, asked: Instant) -> bool {
+async fn fetch_all(errand: Arc<Errand>, targets: Vec<RedirectHop>, asked: Instant) -> bool {
     let rounds = 0..errand.args.repeat;
     let queue = Arc::new(Mutex::new(rounds.flat_map(move |_| targets.clone())));
     let mut workers = JoinSet::new();
@@ -216,7 +216,11 @@ async fn fetch_all(errand: Arc<Errand>, targets: Vec<Hop>, asked: Instant) -> bo
 
 /// Fetches one URL after the other until none is left. For the first fetch, the user's request is the start of the
 /// command. Whether every fetch succeeded.
-async fn work(errand: Arc<Errand>, queue: Arc<Mutex<impl Iterator<Item = Hop>>>, asked: Instant) -> bool {
+async fn work(
+    errand: Arc<Errand>,
+    queue: Arc<Mutex<impl Iterator<Item = RedirectHop>>>,
+    asked: Instant,
+) -> bool {
     let args = &errand.args;
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let (mut first, mut whole) = (true, true);
@@ -224,9 +228,9 @@ async fn work(errand: Arc<Errand>, queue: Arc<Mutex<impl Iterator<Item = Hop>>>,
         if !first && !args.interval.is_zero() {
             tokio::time::sleep(args.interval).await;
         }
-        let mut begun = Begun::now();
+        let mut begun = FetchStart::now();
         if std::mem::take(&mut first) {
-            begun = Begun { asked, waited: args.certificates.verify_first, ..begun };
+            begun = FetchStart { asked, waited: args.certificates.verify_first, ..begun };
         }
         whole &= follow(&errand, &target, begun).await;
     }
@@ -234,7 +238,7 @@ async fn work(errand: Arc<Errand>, queue: Arc<Mutex<impl Iterator<Item = Hop>>>,
 }
 
 /// Fetches a URL, and with `-L` what its redirects lead to. Whether the last fetch succeeded.
-async fn follow(errand: &Errand, first: &Hop, begun: Begun) -> bool {
+async fn follow(errand: &Errand, first: &RedirectHop, begun: FetchStart) -> bool {
     let print = |report: &Report| report.print(errand.args.json, errand.args.aside());
     let mut report = fetch(errand, first, begun).await;
     let (mut target, mut errand) = (first.clone(), errand.clone());
@@ -256,7 +260,7 @@ async fn follow(errand: &Errand, first: &Hop, begun: Begun) -> bool {
             }
         };
         errand = errand.after(report.status);
-        report = fetch(&errand, &target, Begun::now()).await;
+        report = fetch(&errand, &target, FetchStart::now()).await;
     }
     let led_on = errand.ask.next(&target, &report).is_some();
     print(&report);
@@ -287,7 +291,7 @@ impl Args {
     }
 
     /// What TLS trusts, if a URL needs it.
-    fn tls(&self, targets: &[Hop]) -> Result<Option<firstflight_tls::Connector>, GetError> {
+    fn tls(&self, targets: &[RedirectHop]) -> Result<Option<firstflight_tls::Connector>, GetError> {
         let seal = self.seal.client(targets, self.dns)?;
         let wanted = targets.iter().any(|target| target.url.is_tls());
         if self.ca_file.is_none() && !wanted && !self.ask.follow {
@@ -369,10 +373,10 @@ impl Args {
         }
     }
 
-    fn targets(&self) -> Result<Vec<Hop>, GetError> {
+    fn targets(&self) -> Result<Vec<RedirectHop>, GetError> {
         let parse = |text: &String| {
             let url = text.parse::<HttpUrl>();
-            url.map(Hop::from).map_err(|error| GetError::Url(text.clone(), error))
+            url.map(RedirectHop::from).map_err(|error| GetError::Url(text.clone(), error))
         };
         self.urls.iter().map(parse).collect()
     }

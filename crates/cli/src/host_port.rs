@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Where to listen, written as `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum HostPort {
     /// An address.
     Address(SocketAddr),
     /// A name that the system's resolver has to look up.
@@ -31,7 +31,7 @@ fn zoned(text: &str) -> Result<SocketAddr, &'static str> {
     )
 }
 
-impl FromStr for At {
+impl FromStr for HostPort {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -60,20 +60,20 @@ mod tests {
 
     #[test]
     fn addresses_and_names_with_a_port() {
-        let address = |text: &str| At::Address(text.parse().unwrap());
+        let address = |text: &str| HostPort::Address(text.parse().unwrap());
         assert_eq!("192.0.2.1:80".parse(), Ok(address("192.0.2.1:80")));
         assert_eq!("[2001:db8::1]:80".parse(), Ok(address("[2001:db8::1]:80")));
         assert_eq!("[fe80::1%lo]:80".parse(), Ok(address("[fe80::1%1]:80")));
-        assert!("[fe80::1%no-such-device]:80".parse::<At>().is_err_and(|error| error.contains("zone")));
-        assert_eq!("localhost:80".parse(), Ok(At::Name("localhost".to_owned(), 80)));
-        assert_eq!("a-b.example.:80".parse(), Ok(At::Name("a-b.example.".to_owned(), 80)));
+        assert!("[fe80::1%no-such-device]:80".parse::<HostPort>().is_err_and(|error| error.contains("zone")));
+        assert_eq!("localhost:80".parse(), Ok(HostPort::Name("localhost".to_owned(), 80)));
+        assert_eq!("a-b.example.:80".parse(), Ok(HostPort::Name("a-b.example.".to_owned(), 80)));
         for wrong in
             ["", "80", ":80", "localhost", "localhost:", "localhost:x", "192.0.2:80", "192.0.2.256:80"]
         {
-            assert!(wrong.parse::<At>().is_err(), "{wrong}");
+            assert!(wrong.parse::<HostPort>().is_err(), "{wrong}");
         }
         for wrong in ["2001:db8::1:80", "local host:80", "a/b:80", "localhost:65536", ".:80"] {
-            assert!(wrong.parse::<At>().is_err(), "{wrong}");
+            assert!(wrong.parse::<HostPort>().is_err(), "{wrong}");
         }
     }
 }

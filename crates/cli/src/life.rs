@@ -49,7 +49,7 @@ impl Metrics {
                 Ok(recorder) => {
                     describe();
                     process::describe();
-                    let shown = Shown { state: Arc::clone(&state), recorder };
+                    let shown = AdminState { state: Arc::clone(&state), recorder };
                     Some(Admin::start(at, self.metrics_host.clone(), shown).await)
                 }
                 Err(error) => {
@@ -95,12 +95,12 @@ impl Drop for Life {
 }
 
 /// What the admin address shows.
-struct Shown {
+struct AdminState {
     state: Arc<Mutex<State>>,
     recorder: PrometheusHandle,
 }
 
-impl Shows for Shown {
+impl Shows for AdminState {
     fn metrics(&self) -> Option<String> {
         if let Some(publish) = &mut lock(&self.state).publish {
             publish();

@@ -15,7 +15,7 @@ use firstflight::record::Names;
 use firstflight_doctor::measure::{VisitError, Visitor};
 use firstflight_http::redirect;
 use indicatif::{ProgressBar, ProgressStyle};
-use site::{Redirect, Site};
+use site::{MeasuredSite, Redirect};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let mut sites = Vec::new();
     for url in &args.urls {
         let site = url.parse().map_err(|error| MeasureError::Url(url.clone(), error))?;
-        sites.push(Site::new(site, None));
+        sites.push(MeasuredSite::new(site, None));
     }
     let visitor = visitor(&args)?;
     // Before the visits, which take time.
@@ -138,7 +138,7 @@ fn bar(visits: u64) -> ProgressBar {
 }
 
 /// Visits all sites, in turn. A site that a redirect leads to is added.
-async fn rounds(args: &Args, visitor: &Visitor, sites: &mut Vec<Site>, bar: &ProgressBar) {
+async fn rounds(args: &Args, visitor: &Visitor, sites: &mut Vec<MeasuredSite>, bar: &ProgressBar) {
     for round in 0..args.times {
         if round > 0 {
             tokio::time::sleep(args.interval).await;
@@ -167,7 +167,7 @@ async fn rounds(args: &Args, visitor: &Visitor, sites: &mut Vec<Site>, bar: &Pro
 }
 
 /// Notes a redirect. With `--follow` its target becomes a site.
-fn redirected(args: &Args, sites: &mut Vec<Site>, from: usize, to: String, bar: &ProgressBar) {
+fn redirected(args: &Args, sites: &mut Vec<MeasuredSite>, from: usize, to: String, bar: &ProgressBar) {
     let Some(site) = sites.get_mut(from) else { return };
     if site.redirect.is_some() {
         return;
@@ -180,11 +180,11 @@ fn redirected(args: &Args, sites: &mut Vec<Site>, from: usize, to: String, bar: 
         return;
     }
     bar.inc_length(u64::from(args.times));
-    sites.push(Site::new(target, Some(hops + 1)));
+    sites.push(MeasuredSite::new(target, Some(hops + 1)));
 }
 
 /// Counts a failure, and reports it once.
-fn fail(site: &mut Site, error: &VisitError, bar: &ProgressBar) {
+fn fail(site: &mut MeasuredSite, error: &VisitError, bar: &ProgressBar) {
     site.failed += 1;
     let text = told(error);
     if site.last_error.as_ref() != Some(&text) {

@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::life::Life;
 use crate::output;
 use crate::span;
-use crate::verifier::{AskedVerifier, Found, Place};
+use crate::verifier::{AskedVerifier, SiteVerifiersUse, VerifierPlace};
 use clap::{Subcommand, ValueEnum};
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
 use firstflight::{Client, InsideLookups};
-use firstflight_daemon::{Asked, Signals, manager};
+use firstflight_daemon::{SignalRequest, Signals, manager};
 use firstflight_proxy::{EarlyData, Proxy, ProxyBuilder, ProxyRules};
 use firstflight_verifier::Group;
 use ipnet::IpNet;
@@ -113,7 +113,7 @@ struct Settings {
     dns: Option<SocketAddr>,
     /// Get certificates from this verifier, for first flights in UDP (ASAP). A name is looked up each time; the port is 4433 by default
     #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]", requires = "verifier_key")]
-    verifier: Option<Place>,
+    verifier: Option<VerifierPlace>,
     /// The verifier's public key, 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "verifier")]
     verifier_key: Option<String>,
@@ -122,8 +122,8 @@ struct Settings {
     group: Option<PathBuf>,
     /// Which verifiers are used that no option names. With site, the resolver is asked for the HTTPS record of each server, too. All
     /// programs behind the proxy, private windows of browsers, too, then share what is learnt
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Off)]
-    found_verifiers: Found,
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = SiteVerifiersUse::Off)]
+    found_verifiers: SiteVerifiersUse,
     /// Send requests of plain HTTP that may run twice inside the lookup of the server's address, too, if the server accepts
     /// that and unknown servers can reach this machine. --dns then sees the names of such requests
     #[arg(long, requires_all = ["dns", "verifier", "second_verifier"])]
@@ -170,7 +170,7 @@ impl Settings {
         if let Some(issuer) = self.issuer()? {
             builder = issuer.configure(builder);
         }
-        let first = self.verifier.as_ref().and_then(Place::address);
+        let first = self.verifier.as_ref().and_then(VerifierPlace::address);
         if let (true, Some(dns), Some(first), Some(second)) =
             (self.via_dns, self.dns, first, self.second_verifier)
         {
@@ -256,10 +256,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         tokio::select! {
             () = &mut running => break,
             asked = signals.next() => match (asked, &args.config) {
-                (Asked::Reload, Some(path)) => reload(path, &settings, &client, &rules),
+                (SignalRequest::Reload, Some(path)) => reload(path, &settings, &client, &rules),
                 // There is no file.
-                (Asked::Reload, None) => {}
-                (Asked::End, _) => {
+                (SignalRequest::Reload, None) => {}
+                (SignalRequest::End, _) => {
                     life.stopping();
                     drop(stop);
                     break;

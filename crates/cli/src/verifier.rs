@@ -7,15 +7,15 @@ mod location;
 mod site_verifiers;
 
 pub use error::VerifierError;
-pub use location::{AskedVerifier, Place};
-pub use site_verifiers::Found;
+pub use location::{AskedVerifier, VerifierPlace};
+pub use site_verifiers::SiteVerifiersUse;
 
 use crate::error::{Error, Renamed};
 use crate::life::Metrics;
 use crate::output;
 use crate::span;
 use clap::Subcommand;
-use firstflight_daemon::{Asked, Signals, manager};
+use firstflight_daemon::{SignalRequest, Signals, manager};
 use firstflight_verifier::metrics::{Publisher, describe};
 use firstflight_verifier::{
     Config, ConfigHandle, Group, Issuer, KeyFileError, LineError, STREAM_LIMITS, Service, ServiceError,
@@ -212,7 +212,7 @@ async fn serve(run: Run, metrics: Metrics, path: Option<&Path>) -> Result<ExitCo
     }
     let (handle, began) = (service.config(), (run, metrics));
     let end = async {
-        while signals.next().await == Asked::Reload {
+        while signals.next().await == SignalRequest::Reload {
             manager::reloading();
             match reload(&began, path, &handle) {
                 Ok(()) => output::line(&"the files were read again"),

@@ -287,7 +287,7 @@ fn a_new_dns_path_key_reaches_a_client_whose_first_flights_are_lost() {
 /// The library does what the command does, in a few lines.
 #[test]
 fn a_program_sends_its_request_inside_a_lookup() {
-    use firstflight::dns_path::Way;
+    use firstflight::dns_path::LookupWay;
     use firstflight::{Client, FirstFlight, InsideLookups};
     use tokio::io::AsyncReadExt;
 
@@ -321,9 +321,9 @@ fn a_program_sends_its_request_inside_a_lookup() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reports = runtime.block_on(program).unwrap();
     // The first visit learns what the server publishes.
-    assert_eq!((reports[0].0, reports[0].1), (Way::Ordinary, 0), "{reports:?}");
+    assert_eq!((reports[0].0, reports[0].1), (LookupWay::Ordinary, 0), "{reports:?}");
     for (way, names, outcome) in &reports[1..] {
-        assert!(*way != Way::Ordinary && *names > 0 && outcome.is_accepted(), "{reports:?}");
+        assert!(*way != LookupWay::Ordinary && *names > 0 && outcome.is_accepted(), "{reports:?}");
     }
 }
 

@@ -1,7 +1,9 @@
 //! The server's decision about a first flight.
 
 use crate::asap::{AsapPolicy, AsapShard, Candidate, Refused};
-use crate::flight::{Claim, Decision, FirstFlight, Grant, JobRequest, Offered, Presented, Verdict, Verifier};
+use crate::flight::{
+    Claim, Decision, FirstFlight, Grant, JobRequest, Offered, Presented, Verifier, VerifierVerdict,
+};
 use crate::outcome::Reason;
 use crate::pending::PendingPermit;
 use crate::policy::{FastOpenPolicy, Replays};
@@ -123,11 +125,11 @@ pub fn admit(
         return refuse(reason);
     }
     let verdict = match unproved {
-        Some(policy) => Verdict::Valid { grant: policy.courtesy(first, clock), once: None },
+        Some(policy) => VerifierVerdict::Valid { grant: policy.courtesy(first, clock), once: None },
         None => policy.verify(first, clock),
     };
     let fallback = |reason, grant| Admission::Refuse(Refusal { reason, grant, tell: None, refused: None });
-    if let Verdict::Invalid { reason, grant } = verdict {
+    if let VerifierVerdict::Invalid { reason, grant } = verdict {
         return fallback(reason, grant);
     }
     // Another shard may have taken the last permit in the meantime.
@@ -135,14 +137,15 @@ pub fn admit(
         Ok(permit) => permit,
         Err(reason) => return refuse(reason),
     };
-    if let (Verdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays) {
+    if let (VerifierVerdict::Valid { grant: None, once: None }, Replays::Allow) = (&verdict, &policy.replays)
+    {
         // Fast path for the common case. It moves no grant and needs no replay check.
         return Admission::Accept(Accepted { grant: None, permit });
     }
     let (grant, decided) = match verdict {
-        Verdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
-        Verdict::Pending { job, grant } => (grant, Decision::Ask(job)),
-        Verdict::Invalid { reason, grant } => (grant, Decision::Refuse(reason)),
+        VerifierVerdict::Valid { grant, once } => (grant, spend(policy, once, first, clock)),
+        VerifierVerdict::Pending { job, grant } => (grant, Decision::Ask(job)),
+        VerifierVerdict::Invalid { reason, grant } => (grant, Decision::Refuse(reason)),
     };
     match decided {
         Decision::Accept(()) => Admission::Accept(Accepted { grant, permit }),
@@ -159,7 +162,7 @@ impl FastOpenPolicy {
 
     /// Asks the verifier.
     #[inline]
-    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
+    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> VerifierVerdict {
         match &self.verifier {
             Some(verifier) => verifier.verify(first, clock),
             None => self.keys.verify(first, clock),
@@ -174,8 +177,8 @@ impl FastOpenPolicy {
             return None;
         }
         match self.keys.verify(first, clock) {
-            Verdict::Valid { grant, .. } | Verdict::Invalid { grant, .. } => grant,
-            Verdict::Pending { .. } => None,
+            VerifierVerdict::Valid { grant, .. } | VerifierVerdict::Invalid { grant, .. } => grant,
+            VerifierVerdict::Pending { .. } => None,
         }
     }
 }
@@ -282,7 +285,7 @@ fn invalidate_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Cl
         return None;
     }
     let once = match policy.verify(first, clock) {
-        Verdict::Valid { once, .. } => once,
+        VerifierVerdict::Valid { once, .. } => once,
         // No-cookie mode accepts the data whatever the cookie is, so the guard must learn of it.
         _ if policy.no_cookie => None,
         _ => return None,

@@ -109,7 +109,7 @@ pub struct Grant {
 pub trait Verifier {
     /// Checks the credential of `first`. It must not accept a credential that it cannot prove: a false
     /// `Valid` lets a spoofed SYN through, a false `Invalid` costs the client one round trip.
-    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict;
+    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> VerifierVerdict;
 
     /// Redeems a one-time credential atomically, immediately before the first flight is accepted. A false
     /// `No` costs a round trip. A serial gets `Yes` at most once. `first` is the first flight that shows it.
@@ -144,7 +144,7 @@ pub trait Verifier {
 
 /// The verdict of a [`Verifier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum VerifierVerdict {
     /// The client may skip the handshake.
     Valid {
         /// A cookie for the SYN-ACK.

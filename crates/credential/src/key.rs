@@ -2,7 +2,7 @@
 
 use crate::cookie::{CookieScheme, Loaded, Scheme};
 use crate::cookie_key::CookieKey;
-use crate::flight::{FirstFlight, Flow, Grant, Presented, Verdict, Verifier};
+use crate::flight::{FirstFlight, Flow, Grant, Presented, Verifier, VerifierVerdict};
 use crate::outcome::Reason;
 use alloc::vec::Vec;
 use core::fmt;
@@ -117,17 +117,19 @@ impl fmt::Debug for KeyRing {
 /// Plain cookies: the credential of RFC 7413.
 impl Verifier for KeyRing {
     #[inline(always)]
-    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
         let fresh = || Some(Grant { cookie: self.grant(&first.flow), serial: None });
         match first.presented {
-            Presented::None => Verdict::Invalid { reason: Reason::NoCredential, grant: None },
+            Presented::None => VerifierVerdict::Invalid { reason: Reason::NoCredential, grant: None },
             Presented::FastOpen(FastOpen::Request(_)) => {
-                Verdict::Invalid { reason: Reason::NoCredential, grant: fresh() }
+                VerifierVerdict::Invalid { reason: Reason::NoCredential, grant: fresh() }
             }
             Presented::FastOpen(FastOpen::Cookie(_, cookie)) => match self.check(&first.flow, cookie) {
-                Check::Primary => Verdict::Valid { grant: None, once: None },
-                Check::Backup => Verdict::Valid { grant: fresh(), once: None },
-                Check::No => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant: fresh() },
+                Check::Primary => VerifierVerdict::Valid { grant: None, once: None },
+                Check::Backup => VerifierVerdict::Valid { grant: fresh(), once: None },
+                Check::No => {
+                    VerifierVerdict::Invalid { reason: Reason::StaleOrWrongCredential, grant: fresh() }
+                }
             },
         }
     }

@@ -74,7 +74,7 @@ pub use bucket::Bucket;
 pub use identity::{AcceptedBlock, Identity};
 pub use outcome::{Outcome, Reason};
 pub use serial::Serial;
-pub use store::{CredentialStore, Entry, Learnt, NetworkId, Permission};
+pub use store::{CredentialStore, Entry, LearntOfServer, NetworkId, Permission};
 #[cfg(feature = "server")]
 pub use {
     cookie::{CookieScheme, Scheme},
@@ -82,7 +82,7 @@ pub use {
     cookie_keys::{CookieKeys, Fingerprint},
     flight::{
         Claim, Decision, FirstFlight, FlightId, Flow, Grant, JobRequest, JobResult, Offered, Presented,
-        Verdict, Verifier,
+        Verifier, VerifierVerdict,
     },
     key::{Check, KeyRing},
     one_time::{Farm, OneTimeCookies, OneTimeKeys, Placement, Redeemed, SerialTable},

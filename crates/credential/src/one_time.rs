@@ -9,7 +9,9 @@ mod serials;
 pub use serials::{Redeemed, SerialTable};
 
 use crate::cookie::octets;
-use crate::flight::{Decision, FirstFlight, FlightId, Flow, Grant, JobRequest, Presented, Verdict, Verifier};
+use crate::flight::{
+    Decision, FirstFlight, FlightId, Flow, Grant, JobRequest, Presented, Verifier, VerifierVerdict,
+};
 use crate::outcome::Reason;
 use crate::replay::GuardKey;
 use crate::serial::Serial;
@@ -213,21 +215,21 @@ impl OneTimeCookies {
 }
 
 impl Verifier for OneTimeCookies {
-    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+    fn verify(&self, first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
         let Presented::FastOpen(option) = first.presented else {
-            return Verdict::Invalid { reason: Reason::NoCredential, grant: None };
+            return VerifierVerdict::Invalid { reason: Reason::NoCredential, grant: None };
         };
         // Grant a fresh cookie for a request and for a shown cookie. It can be used when this handshake is
         // complete.
         let grant = self.grant(&first.flow);
         let FastOpen::Cookie(_, cookie) = option else {
-            return Verdict::Invalid { reason: Reason::NoCredential, grant };
+            return VerifierVerdict::Invalid { reason: Reason::NoCredential, grant };
         };
         match self.open(&first.flow, cookie) {
             // Without data nothing is executed, so the cookie stays valid.
-            Some(_) if first.payload.is_empty() => Verdict::Invalid { reason: Reason::NoData, grant },
-            Some((_, serial)) => Verdict::Valid { grant, once: Some(serial) },
-            None => Verdict::Invalid { reason: Reason::StaleOrWrongCredential, grant },
+            Some(_) if first.payload.is_empty() => VerifierVerdict::Invalid { reason: Reason::NoData, grant },
+            Some((_, serial)) => VerifierVerdict::Valid { grant, once: Some(serial) },
+            None => VerifierVerdict::Invalid { reason: Reason::StaleOrWrongCredential, grant },
         }
     }
 

@@ -6,9 +6,9 @@ mod exchange;
 mod failures;
 mod path;
 
-pub use cookies::{Answer, CookieSet, MAX_COOKIES, StoredCookie};
+pub use cookies::{CookieAnswer, CookieSet, MAX_COOKIES, StoredCookie};
 pub use entry::Entry;
-pub use exchange::Learnt;
+pub use exchange::LearntOfServer;
 pub use failures::{Failures, Permission};
 pub use path::{PathMss, PathRtt};
 
@@ -18,7 +18,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use entry::FormFallback;
 use exchange::{Telling, What};
-use failures::Lost;
+use failures::LostFlight;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
@@ -309,7 +309,7 @@ impl CredentialStore {
         network: NetworkId,
         server: IpAddr,
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
@@ -334,7 +334,7 @@ impl CredentialStore {
         mss: Option<u16>,
         sent: Option<Instant>,
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
@@ -539,7 +539,7 @@ impl CredentialStore {
     /// It does not count if a first flight that left at that moment or later was accepted: then the path takes first
     /// flights, and the SYN fell victim to congestion, of the path or of the server.
     pub fn note_lost(&mut self, network: NetworkId, server: IpAddr, sent: Option<Instant>, now: Instant) {
-        if self.lose(network, server, sent, Lost::Hedged, now) {
+        if self.lose(network, server, sent, LostFlight::Hedged, now) {
             self.tell(network, server, || What::Lost(sent, now));
         }
     }
@@ -553,7 +553,7 @@ impl CredentialStore {
         sent: Option<Instant>,
         now: Instant,
     ) {
-        self.lose(network, server, sent, Lost::Raced, now);
+        self.lose(network, server, sent, LostFlight::Raced, now);
     }
 
     /// Whether it counts.
@@ -562,7 +562,7 @@ impl CredentialStore {
         network: NetworkId,
         server: IpAddr,
         sent: Option<Instant>,
-        most: Lost,
+        most: LostFlight,
         now: Instant,
     ) -> bool {
         let counts = !sent.is_some_and(|sent| self.passed_since(network, server, sent));

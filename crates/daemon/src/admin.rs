@@ -118,7 +118,7 @@ async fn later<S: Shows>(at: SocketAddr, source: Arc<Source<S>>) {
 }
 
 /// A connection, oldest first.
-struct Open {
+struct AdminConnection {
     task: AbortHandle,
     /// It has asked its question.
     has_asked: Arc<AtomicBool>,
@@ -140,7 +140,7 @@ async fn run<S: Shows>(listener: TcpListener, source: Arc<Source<S>>) {
                 }
             },
         };
-        open.retain(|open: &Open| !open.task.is_finished());
+        open.retain(|open: &AdminConnection| !open.task.is_finished());
         if open.len() >= CONNECTIONS {
             let silent = open.iter().position(|open| !open.has_asked.load(Ordering::Relaxed));
             if let Some(oldest) = open.remove(silent.unwrap_or(0)) {
@@ -152,7 +152,7 @@ async fn run<S: Shows>(listener: TcpListener, source: Arc<Source<S>>) {
         let task = tasks.spawn(async move {
             let _ = tokio::time::timeout(3 * source.patience, answer(stream, &source, &asked)).await;
         });
-        open.push_back(Open { task, has_asked });
+        open.push_back(AdminConnection { task, has_asked });
     }
 }
 

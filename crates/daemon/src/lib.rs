@@ -27,5 +27,5 @@ mod user;
 pub use admin::{Admin, Ready, Shows};
 pub use exit::ExitKind;
 pub use key_fault::{KeyFault, unusable};
-pub use signals::{Asked, Hangup, Signals};
+pub use signals::{Hangup, SignalRequest, Signals};
 pub use user::{UserError, become_user, drop_privileges, will_become};

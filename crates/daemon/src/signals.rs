@@ -5,7 +5,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     /// Read the files again: SIGHUP.
     Reload,
     /// End: SIGINT from a user, SIGTERM from a service manager.
@@ -65,12 +65,12 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         let Self { hangup, interrupt, terminate } = self;
         tokio::select! {
-            _ = hangup.recv() => Asked::Reload,
-            _ = interrupt.recv() => Asked::End,
-            _ = terminate.recv() => Asked::End,
+            _ = hangup.recv() => SignalRequest::Reload,
+            _ = interrupt.recv() => SignalRequest::End,
+            _ = terminate.recv() => SignalRequest::End,
         }
     }
 

@@ -73,7 +73,7 @@ impl Attempt {
 
 /// Which fragment of a set it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum FragmentPart {
     /// The fragment with this index, from 0.
     Data(u8),
     /// The exclusive or of all the others, which can replace a lost one.
@@ -84,7 +84,7 @@ pub enum Part {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fragment {
     id: FragmentId,
-    part: Part,
+    part: FragmentPart,
     count: u8,
     attempt: Attempt,
     pub(crate) body: [u8; BODY],
@@ -99,7 +99,7 @@ impl Fragment {
 
     /// Which fragment of the set it is.
     #[must_use]
-    pub const fn part(&self) -> Part {
+    pub const fn part(&self) -> FragmentPart {
         self.part
     }
 
@@ -150,7 +150,7 @@ impl Fragment {
         }
         Ok(Self {
             id: FragmentId([a, b, c, d, e, f]),
-            part: if index == count { Part::Parity } else { Part::Data(index) },
+            part: if index == count { FragmentPart::Parity } else { FragmentPart::Data(index) },
             count,
             attempt: Attempt(version >> 4),
             body: body.try_into().map_err(|_| ParseError::Truncated)?,
@@ -161,8 +161,8 @@ impl Fragment {
     pub(crate) fn to_bytes(self) -> [u8; BYTES] {
         let Self { id: FragmentId(id), part, count, attempt, body } = self;
         let index = match part {
-            Part::Data(index) => index,
-            Part::Parity => count,
+            FragmentPart::Data(index) => index,
+            FragmentPart::Parity => count,
         };
         let mut bytes = [0; BYTES];
         bytes[..6].copy_from_slice(&id);
@@ -211,11 +211,11 @@ impl Fragments {
         }
         let count = (2 + bytes.len()).div_ceil(BODY);
         let fragment = |part, body| Fragment { id, part, count: count as u8, attempt, body };
-        let mut all = [fragment(Part::Parity, [0; BODY]); MAX_FRAGMENTS + 1];
+        let mut all = [fragment(FragmentPart::Parity, [0; BODY]); MAX_FRAGMENTS + 1];
         let (bodies, _) = whole.as_chunks::<BODY>();
         let mut sum = [0; BODY];
         for ((place, body), index) in all.iter_mut().zip(bodies).zip(0..).take(count) {
-            *place = fragment(Part::Data(index), *body);
+            *place = fragment(FragmentPart::Data(index), *body);
             add(&mut sum, body);
         }
         if let Some(place) = all.get_mut(count) {

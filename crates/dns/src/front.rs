@@ -33,7 +33,7 @@ use firstflight_wire::{Clock, Instant};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use rand_core::Rng;
-use rate::{RateLimiter, Verdict};
+use rate::{RateLimiter, RateVerdict};
 
 /// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Front {
 }
 
 /// An answer, and how it is counted.
-struct Answer {
+struct CountedAnswer {
     bytes: Vec<u8>,
     kind: Kind,
     cut: bool,
@@ -235,7 +235,7 @@ impl Front {
         };
         let answer = match &question {
             Some(question) => self.answer(question, now, from, transport, rng),
-            None => refuse(message).map(|bytes| Answer { bytes, kind: Kind::Error, cut: false }),
+            None => refuse(message).map(|bytes| CountedAnswer { bytes, kind: Kind::Error, cut: false }),
         };
         let Some(mut answer) = answer else {
             self.counters.unanswered += 1;
@@ -243,8 +243,8 @@ impl Front {
         };
         if transport == Transport::Udp {
             match self.rate.judge(from, answer.kind, now) {
-                Verdict::Send => {}
-                Verdict::Slip => {
+                RateVerdict::Send => {}
+                RateVerdict::Slip => {
                     let Some(cut) = question.as_ref().and_then(|question| question.slip().ok()) else {
                         self.counters.limited += 1;
                         return None;
@@ -253,7 +253,7 @@ impl Front {
                     answer.bytes = cut;
                     answer.cut = false;
                 }
-                Verdict::Drop => {
+                RateVerdict::Drop => {
                     self.counters.limited += 1;
                     return None;
                 }
@@ -287,8 +287,9 @@ impl Front {
         from: IpAddr,
         transport: Transport,
         rng: &mut impl Rng,
-    ) -> Option<Answer> {
-        let fail = |code| Some(Answer { bytes: question.fail(code).ok()?, kind: Kind::Error, cut: false });
+    ) -> Option<CountedAnswer> {
+        let fail =
+            |code| Some(CountedAnswer { bytes: question.fail(code).ok()?, kind: Kind::Error, cut: false });
         if question.is_of_unknown_version() {
             return fail(ResponseCode::BADVERS);
         }
@@ -299,7 +300,7 @@ impl Front {
             && dns_path.handle_label(label, from, now, &mut self.counters, rng)
         {
             let bytes = question.answer(dns_path.addresses()).ok()?;
-            return Some(Answer { bytes, kind: Kind::Fragment, cut: false });
+            return Some(CountedAnswer { bytes, kind: Kind::Fragment, cut: false });
         }
         let inside = matches!(place, Some(Position::Apex | Position::Child(_) | Position::Deeper));
         let (name, kind) = (question.asked().name(), question.asked().query_type());
@@ -325,10 +326,12 @@ impl Front {
             Transport::Tcp => u16::MAX,
         };
         match question.tell(found, max) {
-            Ok((bytes, cut)) => Some(Answer { bytes, kind, cut }),
+            Ok((bytes, cut)) => Some(CountedAnswer { bytes, kind, cut }),
             // The set of records does not fit into a message.
             Err(_) if !inside => fail(ResponseCode::ServFail),
-            Err(_) => Some(Answer { bytes: question.answer(&[]).ok()?, kind: Kind::NoData, cut: false }),
+            Err(_) => {
+                Some(CountedAnswer { bytes: question.answer(&[]).ok()?, kind: Kind::NoData, cut: false })
+            }
         }
     }
 }

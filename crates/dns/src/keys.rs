@@ -12,19 +12,19 @@ use firstflight_wire::asap::Zone;
 /// that resolvers have logged. `Debug` shows only numbers and times.
 #[derive(Debug)]
 pub struct DnsPathKeys {
-    current: Held,
+    current: HeldKey,
     former: Vec<Former>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldKey {
     id: NonZeroU8,
     key: DnsPathKey,
 }
 
 #[derive(Debug)]
 struct Former {
-    held: Held,
+    held: HeldKey,
     /// Unix seconds.
     ends: u64,
 }
@@ -36,7 +36,7 @@ impl DnsPathKeys {
     /// One key, with this number.
     #[must_use]
     pub const fn new(id: NonZeroU8, key: DnsPathKey) -> Self {
-        Self { current: Held { id, key }, former: Vec::new() }
+        Self { current: HeldKey { id, key }, former: Vec::new() }
     }
 
     /// Number and public half of the current key, to be published.
@@ -64,7 +64,7 @@ impl DnsPathKeys {
         if ends > now && self.former.len() == Self::MAX_FORMER {
             return Err(RotateError::TooMany);
         }
-        let before = core::mem::replace(&mut self.current, Held { id, key });
+        let before = core::mem::replace(&mut self.current, HeldKey { id, key });
         if ends > now {
             self.former.push(Former { held: before, ends });
         }

@@ -50,7 +50,9 @@ pub use ci::{ConnectionInfo, WindowScale};
 #[cfg(feature = "service")]
 pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
-pub use fragment::{Attempt, Fragment, FragmentId, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS, Part};
+pub use fragment::{
+    Attempt, Fragment, FragmentId, FragmentPart, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS,
+};
 pub use front::{
     Destination, DnsPathConfig, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
     Transport,

@@ -16,7 +16,7 @@ use firstflight_credential::NetworkId;
 use firstflight_wire::Instant;
 use firstflight_wire::asap::Zone;
 use std::collections::VecDeque;
-use stops::{Place, Stops};
+use stops::{Stops, ZoneAtResolver};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The most first flights of one zone in a minute.
@@ -78,7 +78,7 @@ pub struct Manners {
 struct Flight {
     id: FlightId,
     at: Instant,
-    place: Place,
+    place: ZoneAtResolver,
     /// It is the trial after a pause.
     trial: bool,
     state: State,
@@ -106,7 +106,7 @@ enum State {
 
 /// What a first flight shows about the resolver and the zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum FlightVerdict {
     /// The names reach the front.
     Well,
     /// Some names were lost: an ordinary loss of packets.
@@ -138,14 +138,14 @@ impl Flight {
     }
 
     /// The verdict when no further answers are expected.
-    const fn verdict(&self) -> Verdict {
+    const fn verdict(&self) -> FlightVerdict {
         let lost = self.asked.saturating_sub(self.answered);
         if self.relayed || lost <= self.spare {
-            Verdict::Well
+            FlightVerdict::Well
         } else if lost * 2 >= self.asked {
-            Verdict::Lost
+            FlightVerdict::Lost
         } else {
-            Verdict::Unclear
+            FlightVerdict::Unclear
         }
     }
 }
@@ -172,7 +172,7 @@ impl Manners {
         while self.flights.front().is_some_and(|flight| now - flight.at >= MINUTE) {
             self.flights.pop_front();
         }
-        let place = Place::new(network, resolver, zone);
+        let place = ZoneAtResolver::new(network, resolver, zone);
         let trial = self.stops.admit(&place, now)?;
         let mut others = self.flights.iter();
         if trial && others.any(|flight| flight.trial && flight.state != State::Ended && flight.place == place)
@@ -237,8 +237,8 @@ impl Manners {
                 flight.failed += 1;
                 None
             }
-            Meaning::NoZone => Some(Verdict::NoZone),
-            Meaning::Refused => Some(Verdict::Refused),
+            Meaning::NoZone => Some(FlightVerdict::NoZone),
+            Meaning::Refused => Some(FlightVerdict::Refused),
         };
         match verdict {
             Some(verdict) => self.end(id, verdict, now),
@@ -283,7 +283,7 @@ impl Manners {
     /// Whether first flights of `zone` are stopped with this resolver on this network.
     #[must_use]
     pub fn is_stopped(&self, zone: Zone<'_>, network: NetworkId, resolver: IpAddr, now: Instant) -> bool {
-        self.stops.admit(&Place::new(network, resolver, zone), now).is_err()
+        self.stops.admit(&ZoneAtResolver::new(network, resolver, zone), now).is_err()
     }
 
     /// Whether the client asked this resolver on this network for names of a first flight in the last minute.
@@ -299,19 +299,19 @@ impl Manners {
         self.flights.iter_mut().find(|flight| flight.id == id)
     }
 
-    fn end(&mut self, id: FlightId, verdict: Verdict, now: Instant) -> Option<Duration> {
+    fn end(&mut self, id: FlightId, verdict: FlightVerdict, now: Instant) -> Option<Duration> {
         let flight = self.flights.iter_mut().find(|flight| flight.id == id)?;
         flight.state = State::Ended;
         let (cause, stops_at_once) = match verdict {
-            Verdict::Well => {
+            FlightVerdict::Well => {
                 self.stops.clear(&flight.place, flight.at);
                 return None;
             }
             // The trial after a pause must succeed.
-            Verdict::Unclear if !flight.trial => return None,
-            Verdict::Unclear | Verdict::Lost => (Cause::Resolver, false),
-            Verdict::Refused => (Cause::Resolver, true),
-            Verdict::NoZone => (Cause::Zone, true),
+            FlightVerdict::Unclear if !flight.trial => return None,
+            FlightVerdict::Unclear | FlightVerdict::Lost => (Cause::Resolver, false),
+            FlightVerdict::Refused => (Cause::Resolver, true),
+            FlightVerdict::NoZone => (Cause::Zone, true),
         };
         self.stops.strike(&flight.place, flight.at, cause, stops_at_once, now)
     }

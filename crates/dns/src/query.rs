@@ -6,7 +6,7 @@ pub(crate) use malformed::refuse;
 
 use crate::fragment::{Fragments, LABEL};
 use crate::names::{HEADER, Position, name, position, question};
-use crate::zone::{Found, FoundKind};
+use crate::zone::{FoundKind, ZoneAnswer};
 use core::net::Ipv4Addr;
 use firstflight_wire::asap::Zone;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
@@ -250,7 +250,7 @@ impl Question {
 
     /// The answer of a zone in at most `max` octets, and whether it was truncated (RFC 2181 §9). Additional
     /// records are left out first, but not in a referral, which needs them (RFC 9471 §3.1).
-    pub(crate) fn tell(&self, found: Found, max: u16) -> Result<(Vec<u8>, bool), MessageError> {
+    pub(crate) fn tell(&self, found: ZoneAnswer, max: u16) -> Result<(Vec<u8>, bool), MessageError> {
         let mut answer = self.response();
         answer.metadata.authoritative = found.kind != FoundKind::Referral;
         answer.metadata.response_code = found.code;

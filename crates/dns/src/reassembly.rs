@@ -2,7 +2,7 @@
 
 mod holders;
 
-use crate::fragment::{self, BODY, Fragment, FragmentId, MAX_FRAGMENTS, Part};
+use crate::fragment::{self, BODY, Fragment, FragmentId, FragmentPart, MAX_FRAGMENTS};
 use crate::seal::Sealed;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
@@ -114,10 +114,10 @@ const _: () = assert!(size_of::<Set>() <= 520);
 
 impl Set {
     /// The bit and index of a part.
-    const fn place(&self, part: Part) -> usize {
+    const fn place(&self, part: FragmentPart) -> usize {
         match part {
-            Part::Data(index) => index as usize,
-            Part::Parity => self.count as usize,
+            FragmentPart::Data(index) => index as usize,
+            FragmentPart::Parity => self.count as usize,
         }
     }
 

@@ -5,9 +5,9 @@ use crate::base230;
 use crate::forward::{Forwarded, datagram, owner};
 use crate::relay::MAX_RELAY;
 use crate::{
-    Attempt, Boot, ConnectionInfo, DnsPathKey, DnsPathKeys, Echo, Fragment, FragmentId, FragmentQuery,
-    Fragments, OpenBuffer, Part, Position, Question, RelayKey, RelayReceiver, RelaySender, ReplyKey, Sealed,
-    WindowScale, seal,
+    Attempt, Boot, ConnectionInfo, DnsPathKey, DnsPathKeys, Echo, Fragment, FragmentId, FragmentPart,
+    FragmentQuery, Fragments, OpenBuffer, Position, Question, RelayKey, RelayReceiver, RelaySender, ReplyKey,
+    Sealed, WindowScale, seal,
 };
 use core::convert::Infallible;
 use core::net::{IpAddr, SocketAddr};
@@ -279,7 +279,7 @@ fn fragments() {
     for key in ["label", "upper_case"] {
         let fragment = Fragment::parse(&bytes(good, key)).unwrap();
         assert_eq!(fragment.id(), FragmentId(array(good, "id")));
-        assert_eq!(fragment.part(), Part::Data(number(good, "index")));
+        assert_eq!(fragment.part(), FragmentPart::Data(number(good, "index")));
         assert_eq!(fragment.count(), number::<u8>(good, "count"));
         assert_eq!(fragment.attempt().get(), number::<u8>(good, "attempt"));
         assert_eq!(fragment.body, array(good, "body"));

@@ -8,7 +8,7 @@ mod loops;
 mod read;
 
 pub use entries::EntryFault;
-pub use error::{Place as ZonePlace, ZoneError, ZoneFault};
+pub use error::{ZoneError, ZoneFault, ZonePlace};
 pub use loops::AliasLoop;
 
 use core::fmt;
@@ -39,7 +39,7 @@ fn records(node: &Node, kind: RecordType) -> Option<&[Record]> {
 
 /// The answer of a zone to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ZoneAnswer {
     pub kind: FoundKind,
     pub code: ResponseCode,
     pub answers: Vec<Record>,
@@ -60,7 +60,7 @@ pub(crate) enum FoundKind {
     NoName,
 }
 
-impl Found {
+impl ZoneAnswer {
     fn new(kind: FoundKind) -> Self {
         let code = if kind == FoundKind::NoName { ResponseCode::NXDomain } else { ResponseCode::NoError };
         Self { kind, code, answers: Vec::new(), authorities: Vec::new(), additionals: Vec::new() }
@@ -68,7 +68,7 @@ impl Found {
 }
 
 /// Where a name leads in a zone.
-enum Place<'a> {
+enum NamePlace<'a> {
     /// Its own records, or those of a wildcard.
     Node(&'a Node),
     /// The name is in another zone that begins below this one. These are its name servers.
@@ -118,17 +118,17 @@ impl ZoneData {
     }
 
     /// The answer to a question for `kind` at `name`, which is in this zone.
-    pub(crate) fn look_up(&self, name: &Name, kind: RecordType) -> Found {
+    pub(crate) fn look_up(&self, name: &Name, kind: RecordType) -> ZoneAnswer {
         let mut answers = Vec::new();
         let mut asked = name.clone();
         // The answer has the first alias in the letters' case of the question.
         let mut found = loop {
             let node = match self.find(&asked, kind) {
-                Place::Node(node) => node,
+                NamePlace::Node(node) => node,
                 // If an alias leads to another zone, the client must ask there.
-                Place::Cut(servers) if answers.is_empty() => break self.referral(servers),
-                Place::Cut(_) => break Found::new(FoundKind::Positive),
-                Place::Nowhere => break self.negative(FoundKind::NoName),
+                NamePlace::Cut(servers) if answers.is_empty() => break self.referral(servers),
+                NamePlace::Cut(_) => break ZoneAnswer::new(FoundKind::Positive),
+                NamePlace::Nowhere => break self.negative(FoundKind::NoName),
             };
             if let Some(alias) = records(node, RecordType::CNAME)
                 && !matches!(kind, RecordType::CNAME | RecordType::ANY)
@@ -147,7 +147,7 @@ impl ZoneData {
                     {
                         asked = next;
                     }
-                    _ => break Found::new(FoundKind::Positive),
+                    _ => break ZoneAnswer::new(FoundKind::Positive),
                 }
                 continue;
             }
@@ -159,7 +159,7 @@ impl ZoneData {
             break match set {
                 Some(set) => {
                     push(&mut answers, set, &asked);
-                    let mut found = Found::new(FoundKind::Positive);
+                    let mut found = ZoneAnswer::new(FoundKind::Positive);
                     found.additionals = self.addresses(set);
                     found
                 }
@@ -174,7 +174,7 @@ impl ZoneData {
     }
 
     /// Goes from the zone's beginning down to the name, as far as names exist.
-    fn find(&self, name: &Name, kind: RecordType) -> Place<'_> {
+    fn find(&self, name: &Name, kind: RecordType) -> NamePlace<'_> {
         let (from, to) = (labels(&self.origin), labels(name));
         let mut encloser = &self.origin;
         let mut last = self.nodes.get(encloser);
@@ -183,29 +183,29 @@ impl ZoneData {
             let Some((found, node)) = self.nodes.get_key_value(&ancestor) else {
                 let wildcard = encloser.prepend_label("*").ok();
                 let node = wildcard.and_then(|wildcard| self.nodes.get(&wildcard));
-                return node.map_or(Place::Nowhere, Place::Node);
+                return node.map_or(NamePlace::Nowhere, NamePlace::Node);
             };
             // The type DS belongs to the upper side of a zone cut (RFC 4035 §3.1.4.1).
             if let Some(servers) = records(node, RecordType::NS)
                 && !(kind == RecordType::DS && count == to)
             {
-                return Place::Cut(servers);
+                return NamePlace::Cut(servers);
             }
             (encloser, last) = (found, Some(node));
         }
-        last.map_or(Place::Nowhere, Place::Node)
+        last.map_or(NamePlace::Nowhere, NamePlace::Node)
     }
 
-    fn referral(&self, servers: &[Record]) -> Found {
-        let mut found = Found::new(FoundKind::Referral);
+    fn referral(&self, servers: &[Record]) -> ZoneAnswer {
+        let mut found = ZoneAnswer::new(FoundKind::Referral);
         found.additionals = self.addresses(servers);
         found.authorities = servers.to_vec();
         found
     }
 
     /// A negative answer with the SOA record, whose TTL says how long the answer may be cached (RFC 2308 §3).
-    pub(crate) fn negative(&self, kind: FoundKind) -> Found {
-        let mut found = Found::new(kind);
+    pub(crate) fn negative(&self, kind: FoundKind) -> ZoneAnswer {
+        let mut found = ZoneAnswer::new(kind);
         let mut soa = self.soa.clone();
         if let RData::SOA(data) = &soa.data {
             soa.ttl = soa.ttl.min(data.minimum);

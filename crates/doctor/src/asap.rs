@@ -21,7 +21,7 @@ const CLOSE: Duration = Duration::from_millis(200);
 
 /// What was looked up.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct RecordLookup {
     addresses: Vec<SocketAddr>,
     /// What the HTTPS record says of certificates; the error if there is no answer.
     published: Result<Option<Published>, String>,
@@ -29,7 +29,7 @@ pub(crate) struct Found {
     verifiers: Vec<u8>,
 }
 
-impl Found {
+impl RecordLookup {
     /// A server without a name.
     pub(crate) fn address(at: SocketAddr) -> Self {
         Self { addresses: vec![at], published: Ok(None), verifiers: Vec::new() }
@@ -50,7 +50,7 @@ impl Found {
 ///
 /// # Errors
 /// When it has no address.
-pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<Found> {
+pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<RecordLookup> {
     let addresses = async {
         let found: Vec<IpAddr> = match names {
             Some(names) => names.all_addresses(name, false).await?,
@@ -77,7 +77,7 @@ pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io:
         Ok((published, verifiers)) => (Ok(published), verifiers),
         Err(error) => (Err(error), Vec::new()),
     };
-    Ok(Found { addresses, published, verifiers })
+    Ok(RecordLookup { addresses, published, verifiers })
 }
 
 /// What a server publishes, and the verifiers that its record names.
@@ -105,7 +105,7 @@ fn as_named(verifiers: &[u8]) -> String {
 }
 
 /// The verdicts about certificates. Asks the server in UDP if its record names a port.
-pub(crate) async fn judge(named: bool, found: &Found, remote: SocketAddr) -> Vec<Line> {
+pub(crate) async fn judge(named: bool, found: &RecordLookup, remote: SocketAddr) -> Vec<Line> {
     let published = match &found.published {
         _ if !named => return vec![Line::new(Finding::RecordNoName, "An address has no HTTPS record.")],
         Err(error) => {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn one_address_of_each_family_is_visited() {
-        let found = Found {
+        let found = RecordLookup {
             addresses: ["[fd00::1]:80", "[fd00::2]:80", "192.0.2.1:80", "192.0.2.2:80"]
                 .map(|text| text.parse().unwrap())
                 .into(),

@@ -1,6 +1,6 @@
 //! What is to be examined, and the examination.
 
-use crate::asap::{self, Found, look_up};
+use crate::asap::{self, RecordLookup, look_up};
 use crate::catalogue::Finding;
 use crate::gain::Gain;
 use crate::network::{self, Passage, Verifier};
@@ -116,7 +116,7 @@ impl Doctor {
     /// Like [`examine`](Self::examine). Calls `done` after each server, and after each verifier.
     pub async fn examine_with(&self, done: impl Fn()) -> Report {
         // The kernel's counters and cookies come first: the visits change them.
-        let machine = tokio::task::spawn_blocking(machine::Facts::gather).await.unwrap_or_default();
+        let machine = tokio::task::spawn_blocking(machine::MachineFacts::gather).await.unwrap_or_default();
         let card = self.card.clone();
         let card = tokio::task::spawn_blocking(move || card.as_deref().map(card::look)).await;
         let turns = Turns::default();
@@ -150,7 +150,7 @@ impl Doctor {
         let host = at.to_string();
         let named = matches!(at, Server::Name(..));
         let found = match at {
-            Server::Address(address) => Ok(Found::address(*address)),
+            Server::Address(address) => Ok(RecordLookup::address(*address)),
             Server::Name(name, port) => look_up(name, *port, self.names.as_ref()).await,
         };
         let found = match found {

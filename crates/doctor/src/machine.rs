@@ -1,4 +1,4 @@
-//! What this machine's settings do with first flights. [`Facts::gather`] reads, [`Facts::judge`] decides.
+//! What this machine's settings do with first flights. [`MachineFacts::gather`] reads, [`MachineFacts::judge`] decides.
 
 use super::catalogue::Finding;
 use super::netstat::Counters;
@@ -27,7 +27,7 @@ pub(crate) struct FastOpen {
 
 /// What is known of this machine. `None` is what cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct MachineFacts {
     pub fast_open: Option<FastOpen>,
     /// It is the namespace that the machine booted with.
     pub host_namespace: bool,
@@ -82,7 +82,7 @@ fn number(name: &str) -> Option<u64> {
     std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
 }
 
-impl Facts {
+impl MachineFacts {
     /// Reads everything. Blocks.
     pub(crate) fn gather() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).ok();

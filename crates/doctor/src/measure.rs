@@ -23,4 +23,4 @@ mod visit;
 mod tests;
 
 pub use savings::{Savings, round_trip};
-pub use visit::{Parts, Stage, Visit, VisitError, Visitor};
+pub use visit::{Parts, Visit, VisitError, VisitStage, Visitor};

@@ -1,4 +1,4 @@
-//! Visits to one address of a server, and what they show. [`Probe::run`] gathers, [`Facts::judge`] decides.
+//! Visits to one address of a server, and what they show. [`Probe::run`] gathers, [`ServerFacts::judge`] decides.
 
 mod judge;
 
@@ -41,7 +41,7 @@ pub(crate) enum Sent {
 
 /// How a visit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum VisitEnd {
     Connected(Connected),
     Refused,
     Silent,
@@ -65,14 +65,14 @@ pub(crate) struct Connected {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub sent: Sent,
-    pub end: End,
+    pub end: VisitEnd,
     /// The kernel's cookie for the server afterwards. An outer `None` if it cannot be read.
     pub cookie: Option<Option<String>>,
 }
 
 /// What the visits to an address showed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct ServerFacts {
     /// Whether the namespace lets clients use Fast Open.
     pub client: bool,
     /// Whether data may be sent.
@@ -101,8 +101,9 @@ pub(crate) struct Probe {
 
 impl Probe {
     /// Visits the server at most nine times, and follows the path if first flights fail.
-    pub(crate) async fn run(&self) -> Facts {
-        let mut facts = Facts { client: self.client, data: !self.request.is_empty(), ..Facts::default() };
+    pub(crate) async fn run(&self) -> ServerFacts {
+        let mut facts =
+            ServerFacts { client: self.client, data: !self.request.is_empty(), ..ServerFacts::default() };
         let Some(local) = self.visit(Sent::Plain, None, &mut facts).await else { return facts };
         if !self.client {
             return facts;
@@ -136,7 +137,7 @@ impl Probe {
     }
 
     /// Sends data in SYNs until it is clear what becomes of them.
-    async fn fly(&self, local: Option<IpAddr>, facts: &mut Facts) {
+    async fn fly(&self, local: Option<IpAddr>, facts: &mut ServerFacts) {
         for _ in 0..FLIGHTS + MORE_FLIGHTS {
             let flown = facts.flights().count();
             let refused = facts.flights().any(|flight| flight.fail == ClientFail::DataNotAcked);
@@ -150,7 +151,7 @@ impl Probe {
     }
 
     /// Connects once. Returns the local address if the server accepted.
-    async fn visit(&self, sent: Sent, local: Option<IpAddr>, facts: &mut Facts) -> Option<IpAddr> {
+    async fn visit(&self, sent: Sent, local: Option<IpAddr>, facts: &mut ServerFacts) -> Option<IpAddr> {
         let data = self.request.as_slice();
         let carry = match sent {
             Sent::Plain => Carry::Nothing(Reason::NotRequested),
@@ -160,7 +161,7 @@ impl Probe {
         };
         let connected = async { connect(self.remote, None, carry)?.established().await };
         let (end, own) = match timeout(PATIENCE, connected).await {
-            Err(_) => (End::Silent, None),
+            Err(_) => (VisitEnd::Silent, None),
             Ok(Err(error)) => (end(&error), None),
             Ok(Ok((mut stream, taken))) => {
                 let connected = state(&stream, taken);
@@ -176,7 +177,7 @@ impl Probe {
                 {
                     facts.ahead = Some(ahead(ours, unix(theirs)));
                 }
-                (End::Connected(connected), stream.local_addr().ok().map(|at| at.ip()))
+                (VisitEnd::Connected(connected), stream.local_addr().ok().map(|at| at.ip()))
             }
         };
         let cookie = match own.or(local) {
@@ -205,11 +206,11 @@ fn state(stream: &Stream, taken: usize) -> Connected {
     }
 }
 
-fn end(error: &io::Error) -> End {
+fn end(error: &io::Error) -> VisitEnd {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => End::Refused,
-        io::ErrorKind::TimedOut => End::Silent,
-        kind => End::Unreachable(kind),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => VisitEnd::Refused,
+        io::ErrorKind::TimedOut => VisitEnd::Silent,
+        kind => VisitEnd::Unreachable(kind),
     }
 }
 
@@ -223,7 +224,7 @@ impl Connected {
 impl Visit {
     const fn connected(&self) -> Option<&Connected> {
         match &self.end {
-            End::Connected(connected) => Some(connected),
+            VisitEnd::Connected(connected) => Some(connected),
             _ => None,
         }
     }
@@ -234,7 +235,7 @@ impl Visit {
     }
 }
 
-impl Facts {
+impl ServerFacts {
     /// The kernel's cookie now. An outer `None` if it cannot be read.
     fn cookie(&self) -> Option<Option<&str>> {
         let latest = self.visits.iter().rev().find(|visit| visit.sent != Sent::Plain);

@@ -4,7 +4,7 @@ use super::fixtures::*;
 use super::note::Note;
 use super::offered::Offered;
 use super::tests::{Told, tell};
-use super::verdict::Verdict;
+use super::verdict::ConnectionVerdict;
 use firstflight::credential::{Outcome, Reason};
 use firstflight_wire::asap::{AsapOption, Hint, Status};
 use firstflight_wire::tcp::OptionBytes;
@@ -26,7 +26,7 @@ fn flight() -> Vec<u8> {
 }
 
 /// The verdict for a first flight whose SYN-ACK acknowledges `acked` bytes and has this option.
-fn answered(acked: u32, option: &[u8]) -> Verdict {
+fn answered(acked: u32, option: &[u8]) -> ConnectionVerdict {
     Scene::default()
         .client(0, syn(&asap_option(), &flight()))
         .server(9, syn_ack(acked, option, &[]))
@@ -34,11 +34,11 @@ fn answered(acked: u32, option: &[u8]) -> Verdict {
 }
 
 /// The verdict for a probe whose SYN-ACK has this option.
-fn probed(option: &[u8]) -> Verdict {
+fn probed(option: &[u8]) -> ConnectionVerdict {
     Scene::default().client(0, syn(&probe(), &[])).server(9, syn_ack(0, option, &[])).verdict()
 }
 
-fn has(verdict: &Verdict, note: Note) -> bool {
+fn has(verdict: &ConnectionVerdict, note: Note) -> bool {
     verdict.notes.contains(&note)
 }
 

@@ -1,7 +1,7 @@
 //! Reads pcapng and classic pcap files: frames with their time and link type, one after another.
 
-use crate::frame::{Content, LinkType, Place};
-use crate::sightings::Seen;
+use crate::frame::{CapturePlace, Content, LinkType};
+use crate::sightings::Sighting;
 use firstflight_wire::Instant;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
@@ -43,7 +43,7 @@ pub enum OpenError {
 /// Why reading stopped before the end of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Damage {
+pub enum CaptureDamage {
     /// The file cannot be read further.
     #[error("{0}")]
     Io(io::Error),
@@ -55,7 +55,7 @@ pub enum Damage {
     Bad(&'static str),
 }
 
-impl From<PcapError> for Damage {
+impl From<PcapError> for CaptureDamage {
     fn from(error: PcapError) -> Self {
         match error {
             PcapError::IncompleteBuffer => Self::Truncated,
@@ -73,7 +73,7 @@ impl From<PcapError> for Damage {
 #[derive(Debug, Default)]
 pub struct Missing {
     /// Why reading stopped before the end.
-    pub damage: Option<Damage>,
+    pub damage: Option<CaptureDamage>,
     /// A type of frames that were left out, because it is none of [`LinkType::is_known`].
     pub unread: Option<LinkType>,
 }
@@ -113,7 +113,7 @@ enum Source<R: Read> {
     Pcap(PcapReader<R>),
     PcapNg(Box<PcapNg<R>>),
     /// Nothing more can be read.
-    Damaged(Damage),
+    Damaged(CaptureDamage),
     End,
 }
 
@@ -144,8 +144,8 @@ impl<R: Read> Capture<R> {
     /// The next frame; `None` at the end, or after the damage was reported.
     ///
     /// # Errors
-    /// See [`Damage`]. Nothing can be read after it.
-    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, Damage> {
+    /// See [`CaptureDamage`]. Nothing can be read after it.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, CaptureDamage> {
         let Self { source, bytes } = self;
         let next = match source {
             Source::Pcap(reader) => next_of_pcap(reader, bytes),
@@ -165,7 +165,7 @@ impl<R: Read> Capture<R> {
 
 impl<R: Read> Capture<R> {
     /// Reads to the end. `each` gets every frame's time and place, and its content if that can be read.
-    pub(crate) fn each(mut self, mut each: impl FnMut(Seen, Option<Content<'_>>)) -> Missing {
+    pub(crate) fn each(mut self, mut each: impl FnMut(Sighting, Option<Content<'_>>)) -> Missing {
         let mut missing = Missing::default();
         loop {
             let Frame { at, link, device, bytes } = match self.next() {
@@ -177,8 +177,8 @@ impl<R: Read> Capture<R> {
                 missing.unread = Some(link);
             }
             // The header of a cooked frame has more information than the file.
-            let place = Place::of(link, bytes).or(device.map(Place::device));
-            each(Seen { at, place }, Content::read(link, bytes));
+            let place = CapturePlace::of(link, bytes).or(device.map(CapturePlace::device));
+            each(Sighting { at, place }, Content::read(link, bytes));
         }
     }
 }
@@ -190,18 +190,18 @@ impl<R: Read> fmt::Debug for Capture<R> {
 }
 
 /// Time, link type and device of a frame. Its bytes are in the buffer.
-type Found = Result<Option<(Instant, LinkType, Option<u32>)>, Damage>;
+type FrameInfo = Result<Option<(Instant, LinkType, Option<u32>)>, CaptureDamage>;
 
-fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), Damage> {
+fn take(packet: &[u8], bytes: &mut Vec<u8>) -> Result<(), CaptureDamage> {
     if packet.len() > MAX_PACKET {
-        return Err(Damage::Bad("it claims a packet of more than 262,144 bytes"));
+        return Err(CaptureDamage::Bad("it claims a packet of more than 262,144 bytes"));
     }
     bytes.clear();
     bytes.extend_from_slice(packet);
     Ok(())
 }
 
-fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> Found {
+fn next_of_pcap<R: Read>(reader: &mut PcapReader<R>, bytes: &mut Vec<u8>) -> FrameInfo {
     let header = reader.header();
     // Read the raw packet, because the library reports a truncated packet as damage.
     let Some(packet) = reader.next_raw_packet() else { return Ok(None) };
@@ -239,7 +239,7 @@ impl<R: Read> PcapNg<R> {
         Self { reader, interfaces: Vec::new(), at: Instant::ZERO }
     }
 
-    fn next(&mut self, bytes: &mut Vec<u8>) -> Found {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> FrameInfo {
         loop {
             let big = self.reader.section().endianness.is_big();
             // Read the raw block: one malformed block, for example with a bad option, must not end the reading, and
@@ -252,22 +252,22 @@ impl<R: Read> PcapNg<R> {
                 INTERFACE_DESCRIPTION_BLOCK => self.add_interface()?,
                 ENHANCED_PACKET_BLOCK | PACKET_BLOCK => {
                     let packet = Stamped::read(body, block.type_ == PACKET_BLOCK, big);
-                    let packet = packet.ok_or(Damage::Bad("a packet block of it is too short"))?;
+                    let packet = packet.ok_or(CaptureDamage::Bad("a packet block of it is too short"))?;
                     take(packet.bytes, bytes)?;
                     let (interface, stamp) = (packet.interface, packet.stamp);
-                    let unknown = Damage::Bad("a packet names an interface that is not described");
+                    let unknown = CaptureDamage::Bad("a packet names an interface that is not described");
                     let described = self.interfaces.get(interface).ok_or(unknown)?;
                     self.at = described.time(stamp);
                     let device = u32::try_from(interface).ok().filter(|_| self.interfaces.len() > 1);
                     return Ok(Some((self.at, described.link, device)));
                 }
                 SIMPLE_PACKET_BLOCK => {
-                    let short = || Damage::Bad("a packet block of it is too short");
+                    let short = || CaptureDamage::Bad("a packet block of it is too short");
                     let (original, data) = body.split_first_chunk().ok_or_else(short)?;
                     let original = word(*original, big) as usize;
                     // There may be padding after the packet.
                     take(data.get(..original).unwrap_or(data), bytes)?;
-                    let unknown = Damage::Bad("a packet comes before any interface is described");
+                    let unknown = CaptureDamage::Bad("a packet comes before any interface is described");
                     return Ok(Some((self.at, self.interfaces.first().ok_or(unknown)?.link, None)));
                 }
                 _ => {}
@@ -276,10 +276,10 @@ impl<R: Read> PcapNg<R> {
     }
 
     /// Keeps what is needed of the interface that the reader has just read.
-    fn add_interface(&mut self) -> Result<(), Damage> {
+    fn add_interface(&mut self) -> Result<(), CaptureDamage> {
         let described = self.reader.interfaces();
         if described.len() > MAX_INTERFACES {
-            return Err(Damage::Bad("it describes more than 65,536 interfaces"));
+            return Err(CaptureDamage::Bad("it describes more than 65,536 interfaces"));
         }
         self.interfaces.extend(described.last().map(Interface::from));
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::offered::Offered;
 use super::sealed::Beginning;
-use super::sightings::{COPY, Seen, Sightings, apart};
+use super::sightings::{COPY, Sighting, Sightings, apart};
 use firstflight_wire::asap::Reply;
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::{FastOpen, FastOpenForm, Flags, Options, Segment, TcpOption};
@@ -20,14 +20,14 @@ const FAST_OPEN_EXID: u16 = 0xf989;
 
 /// One of the two ends. Which one is the client becomes clear later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ConversationSide {
     /// The end whose address and port sort first.
     Low,
     /// The other end.
     High,
 }
 
-impl Side {
+impl ConversationSide {
     /// The other end.
     pub(crate) fn other(self) -> Self {
         match self {
@@ -105,7 +105,7 @@ pub(crate) struct Syn {
 }
 
 impl Syn {
-    fn first(seen: Seen, segment: &Segment<'_>) -> Self {
+    fn first(seen: Sighting, segment: &Segment<'_>) -> Self {
         let at = seen.at;
         let (option, carried) = (FoOption::of(&segment.options), payload(segment));
         let offered = Offered::of(segment);
@@ -114,7 +114,7 @@ impl Syn {
         Self { isn: segment.seq, carried, option, offered, sent, plain, full: at, lesser: None }
     }
 
-    fn merge(&mut self, other: Self, seen: Seen) {
+    fn merge(&mut self, other: Self, seen: Sighting) {
         let at = seen.at;
         self.sent.add(seen);
         self.plain = earliest(self.plain, other.plain);
@@ -170,7 +170,7 @@ pub(crate) struct SynAck {
 }
 
 impl SynAck {
-    fn first(seen: Seen, segment: &Segment<'_>) -> Self {
+    fn first(seen: Sighting, segment: &Segment<'_>) -> Self {
         let (asap, reply) = (segment.options.asap(), segment.options.asap().and_then(Reply::parse));
         Self {
             least: segment.ack,
@@ -183,7 +183,7 @@ impl SynAck {
         }
     }
 
-    fn merge(&mut self, other: Self, seen: Seen) {
+    fn merge(&mut self, other: Self, seen: Sighting) {
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
         self.carried = self.carried.max(other.carried);
@@ -236,7 +236,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// Starts with the connection's first segment in the capture.
-    pub(crate) fn new(seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) -> Self {
+    pub(crate) fn new(seen: impl Into<Sighting>, from: ConversationSide, segment: &Segment<'_>) -> Self {
         let seen = seen.into();
         let mut new = Self { began: seen.at, low: Half::default(), high: Half::default() };
         new.handle_segment(seen, from, segment);
@@ -244,17 +244,17 @@ impl Conversation {
     }
 
     /// What this end sent.
-    pub(crate) fn half(&self, side: Side) -> &Half {
+    pub(crate) fn half(&self, side: ConversationSide) -> &Half {
         match side {
-            Side::Low => &self.low,
-            Side::High => &self.high,
+            ConversationSide::Low => &self.low,
+            ConversationSide::High => &self.high,
         }
     }
 
-    fn half_mut(&mut self, side: Side) -> &mut Half {
+    fn half_mut(&mut self, side: ConversationSide) -> &mut Half {
         match side {
-            Side::Low => &mut self.low,
-            Side::High => &mut self.high,
+            ConversationSide::Low => &mut self.low,
+            ConversationSide::High => &mut self.high,
         }
     }
 
@@ -265,19 +265,23 @@ impl Conversation {
 
     /// The side that opened the connection: the sender of the SYN, or the receiver of a SYN-ACK. `None` if the
     /// capture began later.
-    pub(crate) fn client(&self) -> Option<Side> {
-        let sent = |of: fn(&Half) -> bool| [Side::Low, Side::High].into_iter().find(|s| of(self.half(*s)));
+    pub(crate) fn client(&self) -> Option<ConversationSide> {
+        let sent = |of: fn(&Half) -> bool| {
+            [ConversationSide::Low, ConversationSide::High].into_iter().find(|s| of(self.half(*s)))
+        };
         match (self.low.syn, self.high.syn) {
             // Both sides opened: take the one that did so first.
-            (Some(low), Some(high)) if high.sent.earliest() < low.sent.earliest() => Some(Side::High),
-            (Some(_), Some(_)) => Some(Side::Low),
+            (Some(low), Some(high)) if high.sent.earliest() < low.sent.earliest() => {
+                Some(ConversationSide::High)
+            }
+            (Some(_), Some(_)) => Some(ConversationSide::Low),
             _ => sent(|half| half.syn.is_some())
-                .or_else(|| sent(|half| half.syn_ack.is_some()).map(Side::other)),
+                .or_else(|| sent(|half| half.syn_ack.is_some()).map(ConversationSide::other)),
         }
     }
 
     /// Whether a segment belongs to this connection, and not to a later one between the same ports.
-    pub(crate) fn owns(&self, at: Instant, from: Side, segment: &Segment<'_>) -> bool {
+    pub(crate) fn owns(&self, at: Instant, from: ConversationSide, segment: &Segment<'_>) -> bool {
         let (own, peer) = (self.half(from), self.half(from.other()));
         if !segment.flags.contains(Flags::SYN) {
             return true;
@@ -296,7 +300,12 @@ impl Conversation {
     }
 
     /// Records a segment.
-    pub(crate) fn handle_segment(&mut self, seen: impl Into<Seen>, from: Side, segment: &Segment<'_>) {
+    pub(crate) fn handle_segment(
+        &mut self,
+        seen: impl Into<Sighting>,
+        from: ConversationSide,
+        segment: &Segment<'_>,
+    ) {
         let seen = seen.into();
         let at = seen.at;
         self.began = self.began.min(at);
@@ -332,7 +341,7 @@ impl Conversation {
     }
 
     /// Records an ICMP error about a segment of `from` with the number `seq`.
-    pub(crate) fn handle_icmp(&mut self, from: Side, seq: SeqNum, kind: IcmpErrorKind) {
+    pub(crate) fn handle_icmp(&mut self, from: ConversationSide, seq: SeqNum, kind: IcmpErrorKind) {
         let half = self.half_mut(from);
         if half.syn.is_some_and(|syn| syn.isn == seq) && half.icmp.is_none() {
             half.icmp = Some(kind);

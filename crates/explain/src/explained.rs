@@ -4,7 +4,7 @@ use crate::capture::{Capture, Missing};
 use crate::record;
 use crate::report::Report;
 use crate::summary::{Subject, Summary};
-use crate::table::{CONNECTIONS, Done, Table};
+use crate::table::{CONNECTIONS, DoneConnection, Table};
 use crate::verdict;
 use firstflight_wire::Instant;
 use std::io::Read;
@@ -58,7 +58,7 @@ pub(crate) fn explain_within<R: Read>(
 
 fn conclude(
     origin: Instant,
-    (ends, conversation): &Done,
+    (ends, conversation): &DoneConnection,
     summary: &mut Summary,
     tell: &mut impl FnMut(&Report<'_>),
 ) {

@@ -1,7 +1,7 @@
 //! Packets and captures for tests.
 
-use super::conversation::{Conversation, Side};
-use super::verdict::{Verdict, judge};
+use super::conversation::{Conversation, ConversationSide};
+use super::verdict::{ConnectionVerdict, judge};
 use firstflight_wire::asap::{
     AsapOption, BLOCK_LEN, Block, CertificateBody, CertificateFlags, Hint, Reply, RequestCertificate, Status,
     VerifierId,
@@ -20,7 +20,7 @@ pub(crate) const CLIENT_ISN: SeqNum = SeqNum::new(u32::MAX - 2);
 /// The server's initial sequence number.
 pub(crate) const SERVER_ISN: SeqNum = SeqNum::new(9000);
 /// The end that is the client in the scenes.
-pub(crate) const CLIENT: Side = Side::Low;
+pub(crate) const CLIENT: ConversationSide = ConversationSide::Low;
 pub(crate) const COOKIE: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 pub(crate) const FRESH: [u8; 8] = [9; 8];
 
@@ -41,7 +41,7 @@ pub(crate) fn cookie(cookie: &[u8]) -> Vec<u8> {
 
 /// A segment as bytes, client's or server's.
 pub(crate) fn segment(
-    from: Side,
+    from: ConversationSide,
     flags: Flags,
     seq: SeqNum,
     ack: SeqNum,
@@ -131,7 +131,7 @@ pub(crate) fn reply() -> Vec<u8> {
     segment(CLIENT.other(), Flags::ACK | Flags::PSH, SERVER_ISN + 1, CLIENT_ISN + 1, &[], b"HTTP/1.1 200 OK")
 }
 
-pub(crate) fn rst(from: Side) -> Vec<u8> {
+pub(crate) fn rst(from: ConversationSide) -> Vec<u8> {
     let seq = if from == CLIENT { CLIENT_ISN + 1 } else { SeqNum::new(0) };
     segment(from, Flags::RST | Flags::ACK, seq, CLIENT_ISN + 1, &[], &[])
 }
@@ -139,7 +139,7 @@ pub(crate) fn rst(from: Side) -> Vec<u8> {
 /// The packets of a connection, in order.
 #[derive(Default)]
 pub(crate) struct Scene {
-    packets: Vec<(Instant, Side, Vec<u8>)>,
+    packets: Vec<(Instant, ConversationSide, Vec<u8>)>,
     icmp: Option<IcmpErrorKind>,
 }
 
@@ -163,7 +163,7 @@ impl Scene {
     }
 
     /// The verdict. Checks that it stays the same if packets are captured twice or out of order.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> ConnectionVerdict {
         let verdict = self.judge(self.packets.clone());
         let mut twice = self.packets.clone();
         let copies = self.packets.iter().cloned();
@@ -177,7 +177,7 @@ impl Scene {
         verdict
     }
 
-    fn judge(&self, packets: Vec<(Instant, Side, Vec<u8>)>) -> Verdict {
+    fn judge(&self, packets: Vec<(Instant, ConversationSide, Vec<u8>)>) -> ConnectionVerdict {
         let mut conversation: Option<Conversation> = None;
         for (at, from, bytes) in &packets {
             let segment = Segment::parse(bytes).unwrap();

@@ -66,13 +66,13 @@ impl LinkType {
 /// Where a packet was captured, if a capture has several places: a device, and the direction in which the packet
 /// passed. A packet passes a place once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CapturePlace {
     number: u32,
     /// Two devices always have two different numbers.
     exact: bool,
 }
 
-impl Place {
+impl CapturePlace {
     /// A place for a device, identified by its number in the capture.
     pub(crate) const fn device(number: u32) -> Self {
         Self { number, exact: true }
@@ -129,7 +129,7 @@ fn skip_tags(bytes: &[u8], mut at: usize) -> Option<usize> {
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct End {
+pub(crate) struct FrameEnd {
     /// Its address and TCP port.
     pub address: SocketAddr,
     /// Its UDP port, if the connection is in UDP.
@@ -140,7 +140,7 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// A segment, with its sender and its receiver.
-    Tcp(End, End, Segment<'a>),
+    Tcp(FrameEnd, FrameEnd, Segment<'a>),
     /// An ICMP error about a packet that was sent.
     Icmp(IcmpError<'a>),
 }
@@ -206,7 +206,7 @@ fn carried(payload: &[u8]) -> Option<&[u8]> {
 
 /// The sender, the receiver and the sequence number of the segment that an ICMP error quotes; `None` if it quotes no
 /// segment, or too little of it.
-pub(crate) fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
+pub(crate) fn quoted(error: &IcmpError<'_>) -> Option<(FrameEnd, FrameEnd, SeqNum)> {
     let ports = |a, b, c, d| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     let (udp_ports, segment) = match error.protocol {
         Protocol::Tcp => (None, error.quoted),
@@ -222,8 +222,8 @@ pub(crate) fn quoted(error: &IcmpError<'_>) -> Option<(End, End, SeqNum)> {
 }
 
 /// The two ends of a packet between these addresses.
-fn ends(src: IpAddr, dst: IpAddr, tcp: Ports, udp: Option<Ports>) -> (End, End) {
-    let end = |ip, tcp_port, udp_port| End { address: SocketAddr::new(ip, tcp_port), udp_port };
+fn ends(src: IpAddr, dst: IpAddr, tcp: Ports, udp: Option<Ports>) -> (FrameEnd, FrameEnd) {
+    let end = |ip, tcp_port, udp_port| FrameEnd { address: SocketAddr::new(ip, tcp_port), udp_port };
     (end(src, tcp.0, udp.map(|ports| ports.0)), end(dst, tcp.1, udp.map(|ports| ports.1)))
 }
 

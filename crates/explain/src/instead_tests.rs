@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use super::note::Note;
 use super::tests::{Packets, tell};
-use super::verdict::Verdict;
+use super::verdict::ConnectionVerdict;
 use firstflight::credential::{Outcome, Reason};
 use firstflight_wire::Instant;
 use firstflight_wire::asap::{Hint, Status};
@@ -15,7 +15,13 @@ const ALL: u32 = DATA.len() as u32;
 const TOO_BIG: IcmpErrorKind = IcmpErrorKind::PacketTooBig { mtu: 1280 };
 
 /// The client's first SYN, then the events of `then`, a second SYN `ms` later, and the server's answer to it.
-fn followed(first: &[u8], then: impl Fn(Scene) -> Scene, ms: u64, second: &[u8], answer: &[u8]) -> Verdict {
+fn followed(
+    first: &[u8],
+    then: impl Fn(Scene) -> Scene,
+    ms: u64,
+    second: &[u8],
+    answer: &[u8],
+) -> ConnectionVerdict {
     let scene = then(Scene::default().client(0, first.to_vec()));
     scene
         .client(ms, second.to_vec())
@@ -25,7 +31,7 @@ fn followed(first: &[u8], then: impl Fn(Scene) -> Scene, ms: u64, second: &[u8],
         .verdict()
 }
 
-fn reason(verdict: &Verdict) -> Reason {
+fn reason(verdict: &ConnectionVerdict) -> Reason {
     match verdict.outcome {
         Outcome::Handshake(reason) => reason,
         other => panic!("{other:?}"),

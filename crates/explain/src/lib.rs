@@ -74,10 +74,10 @@ mod udp_tests;
 #[cfg(test)]
 mod verdict_tests;
 
-pub use capture::{Capture, Damage, Missing, OpenError};
+pub use capture::{Capture, CaptureDamage, Missing, OpenError};
 pub use explained::{Explained, explain};
 pub use firstflight_credential::{Outcome, Reason};
 pub use frame::LinkType;
 pub use report::Report;
-pub use requests::{Counted, Histogram, Tally, requests};
+pub use requests::{Histogram, RequestCounts, Tally, requests};
 pub use summary::Summary;

@@ -1,7 +1,7 @@
 //! Further observations about a first flight, in addition to its outcome.
 
-use super::offered::Shown;
-use super::sealed::{Answered, Sealed};
+use super::offered::BlockContent;
+use super::sealed::{FlightAnswer, Sealed};
 use crate::time::rfc3339;
 use firstflight_wire::asap::{Status, VerifierId};
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -27,7 +27,7 @@ pub enum Note {
     /// The SYN with the probe got no answer, but a plain SYN after it did.
     ProbeLost,
     /// The SYN shows a certificate.
-    Certificate(Shown),
+    Certificate(BlockContent),
     /// The SYN announces a credential block that cannot be read.
     UnreadableBlock,
     /// ASAP's option in the SYN is malformed, or of another version.
@@ -163,7 +163,7 @@ impl fmt::Display for Note {
                 "captured with and without the option at once: sent again plain, or changed on the path; one \
                  capture cannot tell",
             ),
-            Self::SynAckSentAgain(times) => write!(f, "SYN-ACK sent {}", Again(*times)),
+            Self::SynAckSentAgain(times) => write!(f, "SYN-ACK sent {}", TimesMore(*times)),
             Self::DataInSynAck(bytes) => write!(f, "{} in the SYN-ACK", Bytes(*bytes as usize)),
             Self::AckedTooMuch(bytes) => {
                 write!(f, "a SYN-ACK acknowledged {} more than the SYN has", Bytes(*bytes as usize))
@@ -184,7 +184,7 @@ impl fmt::Display for Note {
 }
 
 /// Writes, for example, "a certificate by verifier 2bec5519, 3s old, good for 30m, until 2026-01-01T00:30:00Z".
-fn certificate(shown: &Shown, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn certificate(shown: &BlockContent, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let time = |seconds| humantime::format_duration(Duration::from_secs(seconds));
     write!(f, "a certificate by verifier {}, ", shown.verifier)?;
     match u64::try_from(shown.age_ms()) {
@@ -199,12 +199,12 @@ fn seal(sealed: &Sealed, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Sealed { key_id, bytes, answer, outcome } = sealed;
     write!(f, "a sealed flight of {bytes} bytes to key {key_id}, ")?;
     f.write_str(match answer {
-        Answered::Tls => "answered by TLS",
-        Answered::Reject => {
+        FlightAnswer::Tls => "answered by TLS",
+        FlightAnswer::Reject => {
             "answered by REJECT: the server has another key by now, or somebody on the path says so"
         }
-        Answered::Other => "answered by something else than TLS",
-        Answered::None => "not answered in the capture",
+        FlightAnswer::Other => "answered by something else than TLS",
+        FlightAnswer::None => "not answered in the capture",
     })?;
     match outcome {
         Some(outcome) => write!(f, " ({outcome})"),
@@ -222,9 +222,9 @@ impl fmt::Display for Bytes {
 }
 
 /// "once more", "3 times more".
-pub(crate) struct Again(pub u32);
+pub(crate) struct TimesMore(pub u32);
 
-impl fmt::Display for Again {
+impl fmt::Display for TimesMore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             1 => f.write_str("once more"),

@@ -9,14 +9,14 @@ pub(crate) enum Offered {
     /// The SYN asks whether the server understands ASAP.
     Probe,
     /// The length of the block, padding included, and its content if it can be read.
-    Block(u32, Option<Shown>),
+    Block(u32, Option<BlockContent>),
     /// The option is malformed, or of another version.
     Unreadable,
 }
 
 /// The content of a block: its certificate and its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct BlockContent {
     /// The verifier that certified.
     pub verifier: VerifierId,
     /// When the certificate begins, Unix seconds.
@@ -31,7 +31,7 @@ pub struct Shown {
     pub tag: [u8; 2],
 }
 
-impl Shown {
+impl BlockContent {
     fn of(block: &Block) -> Self {
         let (certificate, request) = (&block.certificate, &block.request);
         let [a, b, ..] = request.request_id;
@@ -67,7 +67,7 @@ impl Offered {
             Some(AsapOption::Block { len, .. }) => {
                 let bytes = segment.payload.get(..usize::from(len));
                 let block = bytes.and_then(|bytes| Block::parse(bytes).ok());
-                Self::Block(u32::from(len), block.as_ref().map(Shown::of))
+                Self::Block(u32::from(len), block.as_ref().map(BlockContent::of))
             }
         })
     }
@@ -82,7 +82,7 @@ impl Offered {
     }
 
     /// The content of the block.
-    pub(crate) fn shown(&self) -> Option<&Shown> {
+    pub(crate) fn shown(&self) -> Option<&BlockContent> {
         match self {
             Self::Block(_, shown) => shown.as_ref(),
             Self::Probe | Self::Unreadable => None,

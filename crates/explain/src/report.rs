@@ -1,11 +1,11 @@
 //! The report of one connection, as text and as JSON.
 
 use super::conversation::FoOption;
-use super::frame::End;
-use super::note::{Again, Bytes, Note};
-use super::offered::{Offered, Shown};
+use super::frame::FrameEnd;
+use super::note::{Bytes, Note, TimesMore};
+use super::offered::{BlockContent, Offered};
 use super::sealed::Sealed;
-use super::verdict::Verdict;
+use super::verdict::ConnectionVerdict;
 use crate::record;
 use crate::time::millis;
 use data_encoding::HEXLOWER;
@@ -24,13 +24,13 @@ pub struct Report<'a> {
     pub(crate) origin: Instant,
     /// When the connection began.
     pub(crate) began: Instant,
-    pub(crate) client: End,
-    pub(crate) server: End,
-    pub(crate) verdict: &'a Verdict,
+    pub(crate) client: FrameEnd,
+    pub(crate) server: FrameEnd,
+    pub(crate) verdict: &'a ConnectionVerdict,
 }
 
-impl From<&Shown> for record::Certificate {
-    fn from(shown: &Shown) -> Self {
+impl From<&BlockContent> for record::Certificate {
+    fn from(shown: &BlockContent) -> Self {
         Self {
             verifier: shown.verifier.to_string(),
             valid_from: shown.valid_from,
@@ -44,7 +44,7 @@ impl From<&Shown> for record::Certificate {
 }
 
 impl record::Asap {
-    fn of(verdict: &Verdict) -> Option<Self> {
+    fn of(verdict: &ConnectionVerdict) -> Option<Self> {
         let (offered, reply) = (verdict.offered.as_ref(), verdict.reply.as_ref());
         let shown = offered.and_then(Offered::shown);
         (offered.is_some() || reply.is_some()).then(|| Self {
@@ -132,7 +132,7 @@ impl Report<'_> {
         clauses.extend(verdict.acked_bytes.and_then(|acked| acknowledged(acked, verdict)));
         clauses.extend(verdict.answer.as_ref().and_then(|answer| granted(answer, verdict)));
         if verdict.syn_retransmits > 0 {
-            clauses.push(format!("SYN sent {}", Again(verdict.syn_retransmits)));
+            clauses.push(format!("SYN sent {}", TimesMore(verdict.syn_retransmits)));
         }
         clauses.extend(verdict.notes.iter().map(ToString::to_string));
         clauses.extend(verdict.first_byte.map(|after| match verdict.first_byte_rtts() {
@@ -144,7 +144,7 @@ impl Report<'_> {
 }
 
 /// "in the SYN: 61 bytes, cookie 0123456789abcdef", "in the SYN: a credential block of 196 bytes, 61 bytes of data".
-fn sent(option: &FoOption, verdict: &Verdict) -> Option<String> {
+fn sent(option: &FoOption, verdict: &ConnectionVerdict) -> Option<String> {
     let of_data = if verdict.certified() { " of data" } else { "" };
     let bytes = verdict.syn_bytes.filter(|bytes| *bytes > 0);
     let bytes = bytes.map(|bytes| format!("{}{of_data}", Bytes(bytes as usize)));
@@ -162,7 +162,7 @@ fn sent(option: &FoOption, verdict: &Verdict) -> Option<String> {
     (!what.is_empty()).then(|| format!("in the SYN: {}{form}", what.join(", ")))
 }
 
-fn acknowledged(acked: u32, verdict: &Verdict) -> Option<String> {
+fn acknowledged(acked: u32, verdict: &ConnectionVerdict) -> Option<String> {
     match (acked, verdict.syn_bytes?) {
         (_, 0) => None,
         (0, _) => Some("none of it acknowledged".to_owned()),
@@ -171,7 +171,7 @@ fn acknowledged(acked: u32, verdict: &Verdict) -> Option<String> {
     }
 }
 
-fn granted(answer: &FoOption, verdict: &Verdict) -> Option<String> {
+fn granted(answer: &FoOption, verdict: &ConnectionVerdict) -> Option<String> {
     let cookie = HEXLOWER.encode(answer.cookie()?);
     let fresh =
         if verdict.option.as_ref().is_some_and(|option| option.cookie().is_some()) { "fresh " } else { "" };

@@ -13,10 +13,10 @@ pub use histogram::Histogram;
 pub use tally::Tally;
 
 use crate::capture::{Capture, Missing};
-use crate::frame::{Content, End};
+use crate::frame::{Content, FrameEnd};
 use crate::record;
-use crate::sightings::Seen;
-use crate::table::{CONNECTIONS, Ends};
+use crate::sightings::Sighting;
+use crate::table::{CONNECTIONS, FlowEnds};
 use firstflight_wire::tcp::Segment;
 use flow::Flow;
 use lru::LruCache;
@@ -25,14 +25,14 @@ use std::time::Duration;
 
 /// What was counted.
 #[derive(Debug)]
-pub struct Counted {
+pub struct RequestCounts {
     /// The numbers.
     pub tally: Tally,
     /// What could not be read.
     pub missing: Missing,
 }
 
-impl Counted {
+impl RequestCounts {
     /// The numbers as fields.
     #[must_use]
     pub fn record(&self) -> record::Requests {
@@ -46,12 +46,12 @@ impl Counted {
 /// neither end sent data, if the burst before it was answered. 10 ms are a good value.
 ///
 /// Keeps at most 65,536 connections at a time: of more, the longest silent one is taken as over.
-pub fn requests<R: Read>(capture: Capture<R>, silence: Duration) -> Counted {
+pub fn requests<R: Read>(capture: Capture<R>, silence: Duration) -> RequestCounts {
     count(CONNECTIONS, capture, silence)
 }
 
 /// Like [`requests`], with another limit of connections.
-fn count<R: Read>(limit: usize, capture: Capture<R>, silence: Duration) -> Counted {
+fn count<R: Read>(limit: usize, capture: Capture<R>, silence: Duration) -> RequestCounts {
     let mut table = Table { flows: LruCache::unbounded(), limit, silence, tally: Tally::new() };
     let missing = capture.each(|seen, content| {
         table.tally.frames += 1;
@@ -60,20 +60,20 @@ fn count<R: Read>(limit: usize, capture: Capture<R>, silence: Duration) -> Count
             table.handle(seen, src, dst, &segment);
         }
     });
-    Counted { tally: table.finish(), missing }
+    RequestCounts { tally: table.finish(), missing }
 }
 
 /// The connections that were seen recently, and the sums of all.
 struct Table {
-    flows: LruCache<Ends, Flow>,
+    flows: LruCache<FlowEnds, Flow>,
     limit: usize,
     silence: Duration,
     tally: Tally,
 }
 
 impl Table {
-    fn handle(&mut self, seen: Seen, src: End, dst: End, segment: &Segment<'_>) {
-        let (ends, from) = Ends::of(src, dst);
+    fn handle(&mut self, seen: Sighting, src: FrameEnd, dst: FrameEnd, segment: &Segment<'_>) {
+        let (ends, from) = FlowEnds::of(src, dst);
         let owned = self.flows.get_mut(&ends).is_some_and(|flow| flow.owns(seen, from, segment));
         if !owned {
             let full = self.flows.len() >= self.limit && !self.flows.contains(&ends);
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-fn end(tally: &mut Tally, ends: &Ends, mut flow: Flow) {
+fn end(tally: &mut Tally, ends: &FlowEnds, mut flow: Flow) {
     let server = ends.end(flow.server());
     flow.finish(&mut |exchange| tally.request(server, &exchange));
     tally.connection(ends, &flow);

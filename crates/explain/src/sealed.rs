@@ -1,6 +1,6 @@
 //! Sealed first flights (`docs/spec/sealed.md`), as far as a capture shows them: the first bytes of both streams are in clear.
 
-use firstflight_seal::{Answer, MAX_N, MIN_N, Outcome};
+use firstflight_seal::{MAX_N, MIN_N, Outcome, ServerAnswer};
 use firstflight_wire::SeqNum;
 
 /// As many bytes as both heads need.
@@ -41,7 +41,7 @@ impl Beginning {
 
 /// How a server answered a flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answered {
+pub enum FlightAnswer {
     /// TLS: it took the flight, or answers with an alert.
     Tls,
     /// It has no such key, or says so.
@@ -52,7 +52,7 @@ pub enum Answered {
     None,
 }
 
-impl Answered {
+impl FlightAnswer {
     /// A label in kebab-case.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub struct Sealed {
     /// Bytes of the whole flight.
     pub bytes: u32,
     /// How the server answered.
-    pub answer: Answered,
+    pub answer: FlightAnswer,
     /// What became of it, if that can be told. Whether a request ran before the end of the handshake is encrypted.
     pub outcome: Option<Outcome>,
 }
@@ -81,17 +81,17 @@ pub struct Sealed {
 pub(crate) fn judge(client: Option<Beginning>, server: Option<Beginning>, early: bool) -> Option<Sealed> {
     let client = client?;
     let (key_id, bytes) = flight(client.bytes())?;
-    let answer = match server.map(|server| Answer::read(server.bytes())) {
-        None | Some(Answer::More) => Answered::None,
-        Some(Answer::Tls) => Answered::Tls,
-        Some(Answer::Reject) => Answered::Reject,
-        Some(_) => Answered::Other,
+    let answer = match server.map(|server| ServerAnswer::read(server.bytes())) {
+        None | Some(ServerAnswer::More) => FlightAnswer::None,
+        Some(ServerAnswer::Tls) => FlightAnswer::Tls,
+        Some(ServerAnswer::Reject) => FlightAnswer::Reject,
+        Some(_) => FlightAnswer::Other,
     };
     let outcome = match answer {
-        Answered::Reject => Some(Outcome::StaleKey),
-        Answered::Tls if !early => Some(Outcome::TransportRefused),
-        Answered::Tls | Answered::Other => None,
-        Answered::None => Some(Outcome::Unknown),
+        FlightAnswer::Reject => Some(Outcome::StaleKey),
+        FlightAnswer::Tls if !early => Some(Outcome::TransportRefused),
+        FlightAnswer::Tls | FlightAnswer::Other => None,
+        FlightAnswer::None => Some(Outcome::Unknown),
     };
     Some(Sealed { key_id, bytes, answer, outcome })
 }

@@ -1,6 +1,6 @@
 //! When a packet that may be repeated was seen.
 
-use super::frame::Place;
+use super::frame::CapturePlace;
 use firstflight_wire::Instant;
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ const PLACES: usize = 4;
 
 /// When and where a packet was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Sighting {
     /// The time.
     pub at: Instant,
     /// The place, if the capture has several places and identifies them.
-    pub place: Option<Place>,
+    pub place: Option<CapturePlace>,
 }
 
-impl From<Instant> for Seen {
+impl From<Instant> for Sighting {
     fn from(at: Instant) -> Self {
         Self { at, place: None }
     }
@@ -39,26 +39,26 @@ impl From<Instant> for Seen {
 pub(crate) struct Sightings {
     times: [Instant; KEPT],
     count: u32,
-    places: [Option<Passed>; PLACES],
+    places: [Option<PassedPlace>; PLACES],
 }
 
 /// How often the packet passed one place.
 #[derive(Debug, Clone, Copy)]
-struct Passed {
-    place: Place,
+struct PassedPlace {
+    place: CapturePlace,
     count: u8,
 }
 
 impl Sightings {
     /// Starts with the first sighting.
-    pub(crate) fn first(seen: Seen) -> Self {
+    pub(crate) fn first(seen: Sighting) -> Self {
         let mut new = Self { times: [seen.at; KEPT], count: 0, places: [None; PLACES] };
         new.add(seen);
         new
     }
 
     /// Adds a sighting. Returns false if it is a copy of one that was already seen.
-    pub(crate) fn add(&mut self, seen: Seen) -> bool {
+    pub(crate) fn add(&mut self, seen: Sighting) -> bool {
         let at = seen.at;
         match seen.place.and_then(|place| self.pass(place, at)) {
             Some(number) if number <= self.count => {
@@ -84,10 +84,10 @@ impl Sightings {
     }
 
     /// How often the packet has passed this place, including now; `None` if there are too many places.
-    fn pass(&mut self, place: Place, at: Instant) -> Option<u32> {
-        let known = |passed: &&mut Option<Passed>| passed.is_none_or(|passed| passed.place == place);
-        let Passed { count, .. } =
-            self.places.iter_mut().find(known)?.get_or_insert(Passed { place, count: 0 });
+    fn pass(&mut self, place: CapturePlace, at: Instant) -> Option<u32> {
+        let known = |passed: &&mut Option<PassedPlace>| passed.is_none_or(|passed| passed.place == place);
+        let PassedPlace { count, .. } =
+            self.places.iter_mut().find(known)?.get_or_insert(PassedPlace { place, count: 0 });
         let last = usize::from(*count).checked_sub(1).and_then(|last| self.times.get(last));
         // Two devices may look like one place.
         if place.is_exact() || last.is_none_or(|last| apart(*last, at) >= COPY) {

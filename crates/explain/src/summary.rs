@@ -2,7 +2,7 @@
 
 use super::note::Note;
 use super::sightings::apart;
-use super::verdict::Verdict;
+use super::verdict::ConnectionVerdict;
 use crate::record;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::{Instant, SeqNum};
@@ -87,7 +87,7 @@ impl Summary {
     }
 
     /// Counts a connection.
-    pub(crate) fn add(&mut self, subject: Subject, verdict: &Verdict) {
+    pub(crate) fn add(&mut self, subject: Subject, verdict: &ConnectionVerdict) {
         self.connections += 1;
         self.translated += u64::from(self.was_seen(subject.began));
         self.add_encapsulation(subject, verdict);
@@ -125,7 +125,7 @@ impl Summary {
         before.is_some_and(|before| apart(before, began) < TOGETHER)
     }
 
-    fn add_encapsulation(&mut self, subject: Subject, verdict: &Verdict) {
+    fn add_encapsulation(&mut self, subject: Subject, verdict: &ConnectionVerdict) {
         let server = self.servers.get_or_insert_mut(subject.server, Server::default);
         if subject.in_udp {
             server.udp += 1;

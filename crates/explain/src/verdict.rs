@@ -1,7 +1,7 @@
 //! The outcome of a first flight and its reason, judged from the captured packets. The terms are those of the
 //! engine's own outcomes. The rules are those of the engine's client, plus what only an observer sees.
 
-use super::conversation::{Conversation, FoOption, Half, Side, Syn, SynAck, acknowledged};
+use super::conversation::{Conversation, ConversationSide, FoOption, Half, Syn, SynAck, acknowledged};
 use super::note::Note;
 use super::offered::Offered;
 use super::sealed::{self, Sealed};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The verdict on one connection.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct ConnectionVerdict {
     /// The outcome of its first flight.
     pub outcome: Outcome,
     /// Further observations, in the order in which they happened.
@@ -42,7 +42,7 @@ pub(crate) struct Verdict {
     pub sealed: Option<Sealed>,
 }
 
-impl Verdict {
+impl ConnectionVerdict {
     /// Whether the client asked for Fast Open, or sent data in the SYN with a cookie or without any credential.
     pub(crate) fn asked(&self) -> bool {
         let carried = self.carried() && !self.certified();
@@ -86,15 +86,15 @@ impl Verdict {
 }
 
 /// Judges a connection, in UDP or not; `None` if neither its SYN nor its SYN-ACK was captured.
-pub(crate) fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict> {
+pub(crate) fn judge(conversation: &Conversation, in_udp: bool) -> Option<ConnectionVerdict> {
     let client = conversation.client()?;
-    let case = Case::new(conversation, client, in_udp);
+    let case = VerdictCase::new(conversation, client, in_udp);
     let syn = case.client.syn.as_ref();
     let outcome = case.outcome();
     let sealed = sealed::judge(case.client.beginning, case.server.beginning, outcome.is_accepted());
     let mut notes = case.notes();
     notes.extend(sealed.map(Note::Sealed));
-    Some(Verdict {
+    Some(ConnectionVerdict {
         outcome,
         notes,
         sealed,
@@ -110,7 +110,7 @@ pub(crate) fn judge(conversation: &Conversation, in_udp: bool) -> Option<Verdict
     })
 }
 
-struct Case<'a> {
+struct VerdictCase<'a> {
     client: &'a Half,
     server: &'a Half,
     in_udp: bool,
@@ -118,8 +118,8 @@ struct Case<'a> {
     acked: Option<u32>,
 }
 
-impl<'a> Case<'a> {
-    fn new(conversation: &'a Conversation, client: Side, in_udp: bool) -> Self {
+impl<'a> VerdictCase<'a> {
+    fn new(conversation: &'a Conversation, client: ConversationSide, in_udp: bool) -> Self {
         let (client, server) = (conversation.half(client), conversation.half(client.other()));
         let acked = client.syn.zip(server.syn_ack).and_then(|(syn, syn_ack)| {
             let most = [syn_ack.greatest, syn_ack.least].map(|number| acknowledged(number, syn.isn));

@@ -28,13 +28,13 @@ impl From<&Metadata> for Stamp {
 
 /// A file's stamp when it was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct FileStamp {
     /// `None` for a file that did not exist.
     stamp: Option<Stamp>,
     settled: bool,
 }
 
-impl Seen {
+impl FileStamp {
     /// A file that does not exist.
     pub const MISSING: Self = Self { stamp: None, settled: true };
 

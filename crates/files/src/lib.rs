@@ -14,7 +14,8 @@
 //! - A file in JSON has a version, and a file of another version is not read as one of this version ([`Format`]).
 //! - A key file of lines is read, and written, in one way ([`lines`]).
 //! - Secrets are hexadecimal digits in a file, and no copy of them stays in memory ([`to_hex`], [`from_hex`]).
-//! - Whether a file that is followed may have changed is seen by more than its size and time, which tools copy ([`Seen`]).
+//! - Whether a file that is followed may have changed is seen by more than its size and time, which tools copy
+//!   ([`FileStamp`]).
 //! - A problem with a file that is read every second is reported once ([`LastProblem`]).
 //! - No error quotes the content of a file.
 #![forbid(unsafe_code)]
@@ -31,7 +32,7 @@ mod state;
 mod write;
 
 pub use fixed::FixedFile;
-pub use followed::{Seen, Stamp, open_regular};
+pub use followed::{FileStamp, Stamp, open_regular};
 pub use format::{Format, FormatError, Mistake};
 pub use hex::{from_hex, to_hex};
 pub use key_file::KeyFileError;

@@ -20,8 +20,8 @@ pub(crate) mod transport;
 
 pub use authority::{Authority, BadAuthority, Host, ToAuthority};
 pub use builder::ClientBuilder;
-pub use connect::{Connect, ConnectMade, Place};
-pub use known_server::Outlook;
+pub use connect::{Connect, ConnectMade, ServerPlace};
+pub use known_server::ServerKnowledge;
 
 use crate::attempts::ConnectAnyError;
 use crate::cache::CredentialCache;
@@ -38,7 +38,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use transport::kernel::KernelTcp;
-use transport::{Finish, Lost};
+use transport::{Finish, RaceLost};
 
 /// The environment variable that switches first flights off: `FIRSTFLIGHT=off`.
 const SWITCH: &str = "FIRSTFLIGHT";
@@ -105,7 +105,7 @@ struct Shared {
 
 /// The addresses of a server, and since when they were looked up ([`Client::look_up`]).
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundAddresses {
     addresses: Vec<SocketAddr>,
     began: Instant,
     lookup: Duration,
@@ -113,7 +113,7 @@ pub struct Found {
     is_partial: bool,
 }
 
-impl Found {
+impl FoundAddresses {
     /// Addresses that the caller knows.
     fn known(addresses: Vec<SocketAddr>) -> Self {
         Self { addresses, began: Instant::now(), lookup: Duration::ZERO, is_partial: false }
@@ -183,7 +183,7 @@ impl Client {
     ///
     /// # Panics
     /// As [`Client::connect`].
-    pub async fn look_up(&self, server: impl ToAuthority) -> Result<Found, ClientError> {
+    pub async fn look_up(&self, server: impl ToAuthority) -> Result<FoundAddresses, ClientError> {
         let (server, began) = (server.to_authority()?, Instant::now());
         self.find(&server, began, true).await
     }
@@ -192,10 +192,10 @@ impl Client {
     async fn reach(
         &self,
         server: &Authority,
-        found: &Found,
+        found: &FoundAddresses,
         flights: Flights<'_>,
     ) -> Result<(Stream, u32), ClientError> {
-        let Found { addresses, began, lookup, is_partial: _ } = found;
+        let FoundAddresses { addresses, began, lookup, is_partial: _ } = found;
         let Finish { stream, won, departed } = self.race(server, addresses, flights).await?;
         let connect = began.elapsed().saturating_sub(*lookup);
         let times = ConnectTimes { lookup: *lookup, connect, first_syn: departed };
@@ -204,7 +204,12 @@ impl Client {
 
     /// The addresses of a server, and how long they took since `began`. With `all` of both families, also if those of one are enough for
     /// now.
-    async fn find(&self, server: &Authority, began: Instant, all: bool) -> Result<Found, ClientError> {
+    async fn find(
+        &self,
+        server: &Authority,
+        began: Instant,
+        all: bool,
+    ) -> Result<FoundAddresses, ClientError> {
         let shared = &self.shared;
         let asked = self.ask(server);
         let (addresses, ()) = tokio::join!(self.addresses(server, all), shared.networks.refresh(shared));
@@ -214,7 +219,7 @@ impl Client {
         if let Some(asked) = asked {
             asked.wait(lookup).await;
         }
-        Ok(Found { addresses, began, lookup, is_partial })
+        Ok(FoundAddresses { addresses, began, lookup, is_partial })
     }
 
     async fn race(
@@ -238,7 +243,7 @@ impl Client {
         if let (Some(asap), Ok(finish)) = (self.asap(), &result) {
             asap.handle_visit(server, &finish.stream, hidden);
         }
-        result.map_err(|Lost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
+        result.map_err(|RaceLost { error, once, .. }| ClientError::Connect { at_most_once: once, error })
     }
 
     async fn race_by_system(
@@ -246,7 +251,7 @@ impl Client {
         server: &Authority,
         addresses: &[SocketAddr],
         flights: Flights<'_>,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         let shared = &self.shared;
         let tcp = KernelTcp::new(&shared.kernel, flights, self.fast_open());
         match self.asap() {

@@ -27,7 +27,7 @@ mod transport;
 pub use exchange::Exchange;
 pub use firstflight_dns::Restraint;
 pub use proof::Proof;
-pub use report::{HeldBack, Report, Way};
+pub use report::{HeldBack, LookupWay, Report};
 
 use crate::client::transport::engine::EngineTcp;
 use crate::endpoint::Endpoint;
@@ -40,7 +40,7 @@ use firstflight_wire::Instant as Moment;
 use firstflight_wire::asap::DnsPathParam;
 use firstflight_wire::asap::{UdpService, Zone};
 use in_lookup::InLookupConnect;
-use losses::{Fate, Losses, Parameter};
+use losses::{LookupFate, Losses, Parameter};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -281,7 +281,7 @@ impl DnsPath {
         sealed: Sealed,
         found: impl Future<Output = ()>,
         sending: &AtomicBool,
-    ) -> io::Result<oneshot::Sender<Fate>> {
+    ) -> io::Result<oneshot::Sender<LookupFate>> {
         self.lead(found).await;
         sending.store(true, Ordering::Relaxed);
         let inner = &self.0;

@@ -18,7 +18,7 @@ pub use listen::{ListenConfig, adopt, listen};
 use crate::attempts::interleave;
 use crate::cache::CredentialCache;
 use crate::client::Authority;
-use crate::client::transport::{self, Finish, Lost, Transports};
+use crate::client::transport::{self, Finish, RaceLost, Transports};
 use crate::credential::{NetworkId, Permission};
 use crate::memory::kernel::Memory;
 use std::io;
@@ -69,7 +69,7 @@ impl Kernel {
         &self,
         transports: &T,
         addresses: impl Future<Output = io::Result<Vec<SocketAddr>>> + Send,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         // The racer has room for all attempts. Connects are parts of other futures, which stay small.
         let result = Box::pin(transport::run(transports, addresses)).await;
         self.save_later();

@@ -155,8 +155,8 @@ pub use cache::{
 pub use causes::causes;
 pub use client::race as racer;
 pub use client::{
-    Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, Found, Host, Outlook,
-    Place, ToAuthority,
+    Authority, BadAuthority, Client, ClientBuilder, ClientError, Connect, ConnectMade, FoundAddresses, Host,
+    ServerKnowledge, ServerPlace, ToAuthority,
 };
 #[cfg(feature = "xdp")]
 pub use engine::card::{Card, CardError};
@@ -196,7 +196,7 @@ pub use {
     listener::Listener,
     parts::{link, tcp},
     random::{certificate_clock, config, random_bytes, random_guard_key, random_key, random_secret, unix_ms},
-    store::{Answer, MemoryStore, SharedStore, StoreCounters, StoreError},
+    store::{MemoryStore, SharedStore, StoreAnswer, StoreCounters, StoreError},
     time::{Time, block_on_virtual},
     workers::Workers,
 };

@@ -6,7 +6,7 @@ mod name_table;
 
 use firstflight_kernel::is_shortage;
 use hosts::Hosts;
-use name_table::{Answer, Book, Task};
+use name_table::{LookupAnswer, NameTable, Task};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -41,7 +41,7 @@ use tokio::time::timeout;
 pub struct Lookups(Arc<Shared>);
 
 struct Shared {
-    book: Mutex<Book>,
+    book: Mutex<NameTable>,
     source: Box<dyn Resolve>,
     /// A lookup has ended.
     ended: Notify,
@@ -133,7 +133,7 @@ impl Lookups {
     /// on.
     #[must_use]
     pub fn new(source: impl Resolve, kept: Duration) -> Self {
-        let book = Mutex::new(Book::new(kept));
+        let book = Mutex::new(NameTable::new(kept));
         Self(Arc::new(Shared { book, source: Box::new(source), ended: Notify::new() }))
     }
 
@@ -165,11 +165,11 @@ impl Lookups {
             let answer = shared.book().ask(name, patience, waiting.is_some(), now);
             shared.begin();
             let until = match answer {
-                Answer::Found(addresses) => return Ok(addresses),
-                Answer::Failed(why) => return Err(why.into()),
-                Answer::Wait(until) => until,
+                LookupAnswer::Found(addresses) => return Ok(addresses),
+                LookupAnswer::Failed(why) => return Err(why.into()),
+                LookupAnswer::Wait(until) => until,
             };
-            waiting.get_or_insert_with(|| Waiting { shared, name });
+            waiting.get_or_insert_with(|| WaitingLookup { shared, name });
             if shared.book().is_queued(name) {
                 let at_hand = shared.source.at_hand(name);
                 if !at_hand.is_empty() {
@@ -193,19 +193,19 @@ impl Lookups {
 }
 
 /// A request that waits for the lookup of a name.
-struct Waiting<'a> {
+struct WaitingLookup<'a> {
     shared: &'a Shared,
     name: &'a str,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingLookup<'_> {
     fn drop(&mut self) {
         self.shared.book().leave(self.name);
     }
 }
 
 impl Shared {
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, NameTable> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

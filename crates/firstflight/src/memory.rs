@@ -23,23 +23,23 @@ use closed::ClosedPorts;
 use firstflight_credential::{CredentialStore, Entry, NetworkId};
 use firstflight_wire::Instant;
 use health::{Networks, Pause};
-use history::{History, Way};
-use records::{Known, Named, Records};
+use history::{History, HistoryWay};
+use records::{KnownServer, NamedServer, Records};
 use std::net::{IpAddr, SocketAddr};
 
 /// Something that was in the file.
 #[derive(Debug)]
 pub(crate) enum Fact {
     Server(NetworkId, IpAddr, Entry),
-    LostRace(Way, Instant),
+    LostRace(HistoryWay, Instant),
     Closed(NetworkId, SocketAddr, Instant),
     UdpPause(NetworkId, Pause),
-    Record(Named, Known),
+    Record(NamedServer, KnownServer),
 }
 
 /// What a holder knows, by subject.
 #[derive(Debug)]
-pub(crate) struct Learnt<'a> {
+pub(crate) struct HolderMemory<'a> {
     pub servers: &'a CredentialStore,
     pub history: &'a History,
     /// What an engine does not learn.
@@ -54,7 +54,7 @@ pub(crate) struct Others<'a> {
     pub records: &'a Records,
 }
 
-impl Learnt<'_> {
+impl HolderMemory<'_> {
     /// The number of changes. A holder that saves compares it with the number at the last save.
     pub(crate) fn changes(&self) -> u64 {
         let others = self.others.as_ref();

@@ -9,9 +9,9 @@ pub mod credential {
     pub use firstflight_credential::{
         ClockError, CookieKey, CookieKeys, Current, Farm, FarmSecret, FarmSecrets, FastOpenPolicy,
         Fingerprint, Fixed, FlightId, GuardKey, Guarded, JobRequest, JobResult, KeyParseError, KeyRing,
-        KeySource, Learnt, OneTimeCookies, OneTimeKeys, PendingLimit, PolicyError, Quarantine, RemoteGuard,
-        ReplayGuard, ReplayTable, Replays, Schedule, ScheduleError, Scheme, SecretFileError, SerialTable,
-        Window,
+        KeySource, LearntOfServer, OneTimeCookies, OneTimeKeys, PendingLimit, PolicyError, Quarantine,
+        RemoteGuard, ReplayGuard, ReplayTable, Replays, Schedule, ScheduleError, Scheme, SecretFileError,
+        SerialTable, Window,
     };
 
     /// Certificates ([`firstflight_credential::asap`]).
@@ -56,7 +56,7 @@ pub mod link {
     #[cfg(all(feature = "xdp", target_os = "linux"))]
     pub mod xdp {
         pub use firstflight_link::xdp::{
-            Allow, Holder, Joined, LateQueue, Mode, Prefix, PrefixError, Transport, Xdp, XdpConfig,
+            Allow, Joined, LateQueue, Mode, PortHolder, Prefix, PrefixError, Transport, Xdp, XdpConfig,
             XdpCounters, XdpDevice, XdpError, XdpQueue, XdpStatus, give_up_privileges,
         };
     }
@@ -80,7 +80,7 @@ pub mod verifier {
     pub use firstflight_verifier::metrics;
     pub use firstflight_verifier::{
         CertificatePool, Config, CounterHandle, Issuer, IssuerAddress, KeptCertificate, KeptError,
-        LearntVerifier, Limits, NotUsed, ObtainError, Patience, PoolConfig, Rate, Service, Site,
+        LearntVerifier, Limits, NotUsed, ObtainError, Patience, PoolConfig, PoolSite, Rate, Service,
         StreamLimits, VerifierKeys, Wanted, obtain, secure_rng,
     };
 }

@@ -7,7 +7,7 @@ mod dns_path_limits;
 mod limits;
 
 use crate::client::transport::engine::EngineTcp;
-use crate::client::transport::{self, Lost};
+use crate::client::transport::{self, RaceLost};
 use crate::dns_path::{DnsPath, Report, Server};
 use crate::first_flight::{FirstFlight, Flights};
 use crate::stream::Stream;
@@ -37,8 +37,8 @@ impl DnsPath {
         let report = transports.into_report();
         match result {
             Ok(finish) => Ok((finish.stream, report)),
-            Err(Lost { lookup: Some(error), .. }) => Err(error),
-            Err(Lost { error, .. }) => Err(error.into()),
+            Err(RaceLost { lookup: Some(error), .. }) => Err(error),
+            Err(RaceLost { error, .. }) => Err(error.into()),
         }
     }
 }

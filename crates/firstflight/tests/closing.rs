@@ -5,7 +5,7 @@ use firstflight::link::{MemoryLink, PathConfig, VirtualTime, virtual_time_pair};
 use firstflight::{
     ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, Time, block_on_virtual,
 };
-use firstflight_link::path::Verdict;
+use firstflight_link::path::FilterVerdict;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ impl World {
         let gone = Arc::clone(&client_is_gone);
         near.outgoing(|path| {
             path.set_filter(Box::new(move |_| match gone.load(Ordering::Relaxed) {
-                true => Verdict::Drop,
-                false => Verdict::Forward,
+                true => FilterVerdict::Drop,
+                false => FilterVerdict::Forward,
             }));
         });
         let time = Time::from(time.clone());

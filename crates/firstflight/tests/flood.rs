@@ -6,7 +6,7 @@ use firstflight::{
     Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Sharding, Time, Workers,
     block_on_virtual,
 };
-use firstflight_stack::Drop;
+use firstflight_stack::PacketDrop;
 use firstflight_wire::tcp::{Flags, Header, OptionsBuf, fill_checksum};
 use firstflight_wire::{SeqNum, ip};
 use std::io;
@@ -142,7 +142,7 @@ fn no_answer_is_lost(shards: usize, learn: bool) {
         }
         let counters = server.counters();
         assert!(counters.packets_in > 10_000, "{shards}: {}", counters.packets_in);
-        assert_eq!(counters.dropped(Drop::ReplyQueueFull), 0, "{shards} shards, {learn}");
+        assert_eq!(counters.dropped(PacketDrop::ReplyQueueFull), 0, "{shards} shards, {learn}");
     })
     .unwrap();
 }

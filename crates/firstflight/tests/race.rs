@@ -7,7 +7,7 @@ use firstflight::{
     Client, ClientError, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream, Time,
     block_on_virtual, link,
 };
-use firstflight_link::path::Verdict;
+use firstflight_link::path::FilterVerdict;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ fn shutter(link: &link::MemoryLink) -> Arc<AtomicBool> {
     let look = Arc::clone(&shut);
     link.outgoing(|path| {
         path.set_filter(Box::new(move |packet| match packet.first() {
-            Some(first) if first >> 4 == 6 && look.load(Ordering::Relaxed) => Verdict::Drop,
-            _ => Verdict::Forward,
+            Some(first) if first >> 4 == 6 && look.load(Ordering::Relaxed) => FilterVerdict::Drop,
+            _ => FilterVerdict::Forward,
         }));
     });
     shut

@@ -6,8 +6,8 @@ use firstflight::credential::{
     PendingLimit, PolicyError, Reason, RemoteGuard, Replays, Scheme, SerialTable, Window,
 };
 use firstflight::{
-    Answer, ConnectConfig, Endpoint, FirstFlight, ListenConfig, ListenError, Listener, MemoryStore,
-    SharedStore, StoreError, link,
+    ConnectConfig, Endpoint, FirstFlight, ListenConfig, ListenError, Listener, MemoryStore, SharedStore,
+    StoreAnswer, StoreError, link,
 };
 use std::future::pending;
 use std::net::SocketAddr;
@@ -42,10 +42,10 @@ fn one_time() -> FastOpenPolicy {
 }
 
 /// A store that fails in one way.
-struct Failing(fn() -> Answer<'static>);
+struct Failing(fn() -> StoreAnswer<'static>);
 
 impl SharedStore for Failing {
-    fn ask(&self, _: JobRequest) -> Answer<'_> {
+    fn ask(&self, _: JobRequest) -> StoreAnswer<'_> {
         (self.0)()
     }
 
@@ -148,7 +148,7 @@ struct Silent {
 }
 
 impl SharedStore for Silent {
-    fn ask(&self, _: JobRequest) -> Answer<'_> {
+    fn ask(&self, _: JobRequest) -> StoreAnswer<'_> {
         Box::pin(pending())
     }
 
@@ -174,9 +174,10 @@ async fn a_question_whose_answer_is_not_waited_for_is_owed() {
 
 #[tokio::test]
 async fn a_store_that_fails_costs_a_handshake_and_no_request() {
-    let unreachable = || -> Answer<'static> { Box::pin(async { Err(StoreError::Unreachable) }) };
+    let unreachable = || -> StoreAnswer<'static> { Box::pin(async { Err(StoreError::Unreachable) }) };
     // `resume_unwind` prints nothing: on a busy machine, printing a backtrace takes longer than the SYN's timeout.
-    let panicking = || -> Answer<'static> { std::panic::resume_unwind(Box::new("a fault of the store")) };
+    let panicking =
+        || -> StoreAnswer<'static> { std::panic::resume_unwind(Box::new("a fault of the store")) };
     for failing in [unreachable, panicking] {
         let (client, server, listener) = world(Arc::new(Failing(failing)), guarded());
         assert_eq!(visit(&client, &listener).await, because(Reason::NoCredential));
@@ -192,7 +193,7 @@ async fn a_store_that_fails_costs_a_handshake_and_no_request() {
 
 #[tokio::test]
 async fn a_refusal_of_the_store_is_told() {
-    let replay = || -> Answer<'static> { Box::pin(async { Ok(JobResult::Refuse(Reason::Replay)) }) };
+    let replay = || -> StoreAnswer<'static> { Box::pin(async { Ok(JobResult::Refuse(Reason::Replay)) }) };
     let (client, _server, listener) = world(Arc::new(Failing(replay)), guarded());
     visit(&client, &listener).await;
     assert_eq!(visit(&client, &listener).await, because(Reason::Replay));

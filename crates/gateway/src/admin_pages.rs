@@ -1,12 +1,12 @@
 //! What the admin address shows: `/metrics` and `/readyz`.
 
-use crate::backend::health::Known;
-use crate::gateway::{Shown, publish};
+use crate::backend::health::HealthState;
+use crate::gateway::{AdminPages, publish};
 use crate::metrics;
 use firstflight_daemon::{Ready, Shows};
 use std::fmt::Write;
 
-impl Shows for Shown {
+impl Shows for AdminPages {
     fn metrics(&self) -> Option<String> {
         publish(self);
         firstflight_daemon::process::publish();
@@ -19,7 +19,7 @@ impl Shows for Shown {
 }
 
 /// Ready: it does not stop, and a service has a backend. One service that is down does not take the others away.
-fn ready(shown: &Shown) -> Ready {
+fn ready(shown: &AdminPages) -> Ready {
     let (stopping, services) = shown.with(|view| (view.stopping, view.services.clone()));
     let mut text = String::new();
     for service in &services {
@@ -29,7 +29,7 @@ fn ready(shown: &Shown) -> Ready {
         }
         let all = service.backends();
         let count = |known| all.iter().filter(|backend| service.known(backend) == known).count();
-        let (up, unknown) = (count(Known::Up), count(Known::Unknown));
+        let (up, unknown) = (count(HealthState::Up), count(HealthState::Unknown));
         let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}: {up} of {} backends up{unknown}", service.name(), all.len());

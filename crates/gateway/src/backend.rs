@@ -10,15 +10,15 @@ mod shared;
 mod upload;
 
 pub(crate) use dial::{BackendIo, DialError};
-pub(crate) use pool::{Answered, Open, Opened, Sender};
+pub(crate) use pool::{AnsweredBody, PoolOpen, RequestConnection, Sender};
 
 use crate::config::{self, Address, Balance};
 use crate::metrics;
 use firstflight_http::directory::{Files, RootError};
 use firstflight_tls::{ConfigError, Connector};
-use health::{Known, State};
+use health::{HealthState, State};
 use pool::Pool;
-use reach::{Reach, Turn};
+use reach::{AddressTurn, Reach};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) struct Backend {
     pub(crate) state: State,
     pub(crate) pool: Pool,
     reach: Reach,
-    turn: Turn,
+    turn: AddressTurn,
 }
 
 impl Backend {
@@ -67,7 +67,7 @@ impl Backend {
             state: State::default(),
             pool: Pool::default(),
             reach: reach.clone(),
-            turn: Turn::default(),
+            turn: AddressTurn::default(),
         }
     }
 
@@ -175,13 +175,13 @@ impl Service {
     }
 
     /// Whether a backend works, as far as is known.
-    pub(crate) fn known(&self, backend: &Backend) -> Known {
+    pub(crate) fn known(&self, backend: &Backend) -> HealthState {
         backend.state.known(self.config.health.is_some())
     }
 
     /// Whether any backend may work.
     pub(crate) fn is_available(&self) -> bool {
-        self.files.is_some() || self.backends.iter().any(|backend| self.known(backend) != Known::Down)
+        self.files.is_some() || self.backends.iter().any(|backend| self.known(backend) != HealthState::Down)
     }
 
     /// The next backend that is not in `tried`. Backends that failed lately are used only if there is no other one; one

@@ -20,12 +20,12 @@ pub(crate) struct Client {
     stream: Stream,
     /// What was read behind a PROXY header, and not yet read again.
     ahead: Vec<u8>,
-    about: About,
+    about: ClientFacts,
 }
 
 /// What is known of a client.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct About {
+pub(crate) struct ClientFacts {
     /// The client's address, perhaps from a PROXY header.
     pub(crate) peer: SocketAddr,
     /// The address to which it connected.
@@ -47,7 +47,7 @@ impl Client {
     pub(crate) fn new(stream: Stream) -> Self {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let peer = stream.peer_addr().unwrap_or(unknown);
-        let about = About {
+        let about = ClientFacts {
             peer,
             local: stream.local_addr().unwrap_or(unknown),
             hop: peer,
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn about(&self) -> About {
+    pub(crate) fn about(&self) -> ClientFacts {
         let mut about = self.about;
         about.early_bytes = self.stream.early_bytes();
         about.outcome = self.stream.outcome();

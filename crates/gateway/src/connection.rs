@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::config::Mode;
-use crate::limits::{Clients, Place};
+use crate::limits::{ClientPermit, Clients};
 use crate::site::Site;
 use crate::{http, l4, metrics};
 use arc_swap::ArcSwap;
@@ -24,8 +24,8 @@ pub(crate) struct Phases {
 /// What a connection holds until its end, also after it became a tunnel.
 pub(crate) struct Guards {
     _permits: Vec<OwnedSemaphorePermit>,
-    place: OnceLock<Place>,
-    _open: metrics::Open,
+    place: OnceLock<ClientPermit>,
+    _open: metrics::OpenGauge,
     /// The listener waits until all of these are gone.
     _alive: mpsc::Sender<()>,
     killed: watch::Receiver<bool>,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a listener counts.
-pub(crate) struct Counted {
+pub(crate) struct ListenerCounts {
     name: String,
     by_kernel: Option<Arc<ByKernel>>,
     engines: Vec<Endpoint>,
     asks_store: bool,
 }
 
-impl Counted {
+impl ListenerCounts {
     pub(crate) fn of(name: &str, listening: &Listening, has_store: bool) -> Self {
         let by_kernel = (!listening.addresses.is_empty()).then(|| Arc::clone(&listening.by_kernel));
         let asks_store = has_store && listening.site.load().config.asks_store();

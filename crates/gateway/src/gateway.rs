@@ -3,7 +3,7 @@
 use crate::backend::{Service, health};
 use crate::budget;
 use crate::config::{self, Config};
-use crate::counted::Counted;
+use crate::counted::ListenerCounts;
 use crate::device;
 use crate::error::GatewayError;
 use crate::farm::{self, Farm, Sealing};
@@ -37,7 +37,7 @@ const TIDY: Duration = Duration::from_secs(5);
 
 /// What the admin address shows.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shown(Arc<Mutex<View>>);
+pub(crate) struct AdminPages(Arc<Mutex<View>>);
 
 #[derive(Debug, Default)]
 pub(crate) struct View {
@@ -52,7 +52,7 @@ pub(crate) struct View {
     pub(crate) stopping: bool,
 }
 
-impl Shown {
+impl AdminPages {
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut View) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -70,11 +70,11 @@ pub struct Gateway {
     checks: Vec<JoinSet<()>>,
     places: Arc<Semaphore>,
     log: Log,
-    shown: Shown,
+    shown: AdminPages,
     admin: Option<Admin>,
     tidying: JoinHandle<()>,
     /// What counts, once the gateway ends.
-    counted: Vec<Counted>,
+    counted: Vec<ListenerCounts>,
     front: Option<FrontHandle>,
     /// Its network cards are attached, and it can attach no other one.
     has_given_up: bool,
@@ -102,7 +102,7 @@ impl Gateway {
     pub async fn start(config: Config, log: impl Write + Send + 'static) -> Result<Self, GatewayError> {
         // Before the first counter.
         metrics::recorder();
-        let shown = Shown::default();
+        let shown = AdminPages::default();
         let admin = match config.gateway.admin {
             Some(at) => Some(Admin::start(at, config.gateway.admin_hosts.clone(), shown.clone()).await),
             None => None,
@@ -402,7 +402,7 @@ impl Gateway {
     pub(crate) fn stopping(&mut self) {
         self.shown.with(|view| view.stopping = true);
         let has_store = self.farm.store().is_some();
-        let counted = self.listening.iter().map(|(name, one)| Counted::of(name, one, has_store));
+        let counted = self.listening.iter().map(|(name, one)| ListenerCounts::of(name, one, has_store));
         self.counted = counted.collect();
         self.front = self.names.as_ref().and_then(Names::front).cloned();
     }
@@ -496,7 +496,7 @@ fn client_certificate_problem(service: &config::Service) -> Option<String> {
 
 /// What is found in the files that a configuration names.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ConfiguredFiles {
     /// Why a gateway would not start.
     pub(crate) errors: Vec<GatewayError>,
     /// What is wrong with certificates that it would use.
@@ -504,8 +504,8 @@ pub(crate) struct Found {
 }
 
 /// Reads everything that a configuration names, without binding a port.
-pub(crate) async fn read_all(config: &Config) -> Found {
-    let mut found = Found { errors: farm::check(config).await, ..Found::default() };
+pub(crate) async fn read_all(config: &Config) -> ConfiguredFiles {
+    let mut found = ConfiguredFiles { errors: farm::check(config).await, ..ConfiguredFiles::default() };
     found.errors.extend(names::check(config).await);
     for service in &config.services {
         found.errors.extend(open(service, None).await.err());
@@ -534,7 +534,7 @@ pub(crate) async fn read_all(config: &Config) -> Found {
 }
 
 /// Closes connections to backends that nobody uses.
-async fn tidy(shown: Shown) {
+async fn tidy(shown: AdminPages) {
     loop {
         tokio::time::sleep(TIDY).await;
         for service in shown.with(|view| view.services.clone()) {
@@ -558,7 +558,7 @@ fn publish_verifiers(known: &mut Vec<(OwnVerifier, verifier::metrics::Publisher)
 }
 
 /// The present values of everything that is not counted as it happens.
-pub(crate) fn publish(shown: &Shown) {
+pub(crate) fn publish(shown: &AdminPages) {
     shown.with(|view| {
         view.cards.iter().for_each(|(_, card)| card.publish());
         for (_, publisher) in &mut view.publishers {

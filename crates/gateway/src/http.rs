@@ -12,10 +12,10 @@ mod tunnel;
 
 pub(crate) use body::Upload;
 
-use crate::client::{About, Client};
+use crate::client::{Client, ClientFacts};
 use crate::config::Listener;
 use crate::connection::Guards;
-use crate::limits::{Clients, Place};
+use crate::limits::{ClientPermit, Clients};
 use crate::log::{Entry, Event};
 use crate::site::Site;
 use arc_swap::ArcSwap;
@@ -52,7 +52,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// What the requests of one connection share.
 pub(crate) struct Context {
     site: Arc<ArcSwap<Site>>,
-    about: About,
+    about: ClientFacts,
     /// The name that TLS asked for.
     sni: Option<String>,
     tls: bool,
@@ -110,7 +110,7 @@ impl Activity {
 struct Busy {
     activity: Activity,
     /// Its place among those of its client.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<ClientPermit>>,
 }
 
 impl Drop for Busy {

@@ -1,15 +1,15 @@
 //! Connections whose bytes are forwarded as they are: TCP, and TLS that is passed through.
 
 use crate::backend::Service;
-use crate::client::{About, Client};
+use crate::client::{Client, ClientFacts};
 use crate::config::Mode;
 use crate::log::{Entry, Event};
 use crate::metrics;
 use crate::site::Site;
-use firstflight_http::hello::{self, First};
+use firstflight_http::hello::{self, FirstRead};
 use firstflight_http::patience::timeout;
 use firstflight_http::proxy_header;
-use firstflight_http::pump::{self, End, Start, Traffic};
+use firstflight_http::pump::{self, PumpEnd, Start, Traffic};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 const PIECE: usize = 4096;
 
 /// What the first bytes say.
-struct Opening {
+struct FirstBytes {
     service: Arc<Service>,
     bytes: Vec<u8>,
     /// How many of the bytes run nothing, whoever sent them.
@@ -87,17 +87,17 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
     (entry.bytes_in, entry.bytes_out) = (copied.up, copied.down);
     entry.end = Some(end.as_str());
     match end {
-        End::Closed => {}
-        End::Client(error) => {
+        PumpEnd::Closed => {}
+        PumpEnd::Client(error) => {
             tracing::debug!(peer = %about.peer, %error, "the client's connection failed");
             backend.abort();
             client.abort();
         }
-        End::Backend(error) => {
+        PumpEnd::Backend(error) => {
             tracing::debug!(backend = lease.backend().label, %error, "the backend's connection failed");
             client.abort();
         }
-        End::Idle | End::HalfClosed => {
+        PumpEnd::Idle | PumpEnd::HalfClosed => {
             backend.abort();
             client.abort();
         }
@@ -105,7 +105,7 @@ pub(crate) async fn serve(mut client: Client, site: &Arc<Site>) {
 }
 
 /// Reads what is needed to know the service.
-async fn open(client: &mut Client, site: &Site) -> Result<Opening, Refusal> {
+async fn open(client: &mut Client, site: &Site) -> Result<FirstBytes, Refusal> {
     match *site.config.mode.get_ref() {
         Mode::TlsPassthrough => {
             let reading = timeout(site.config.header_timeout.0, open_tls(client, site));
@@ -115,31 +115,31 @@ async fn open(client: &mut Client, site: &Site) -> Result<Opening, Refusal> {
     }
 }
 
-async fn open_tcp(client: &mut Client, site: &Site) -> Result<Opening, Refusal> {
+async fn open_tcp(client: &mut Client, site: &Site) -> Result<FirstBytes, Refusal> {
     let service = Arc::clone(site.default_service().ok_or(Refusal::Because("no-service"))?);
     let mut bytes = Vec::new();
     if !service.config.server_first {
         read(client, &mut bytes, site.config.idle()).await?;
     }
-    Ok(Opening { service, bytes, harmless: 0, name: None })
+    Ok(FirstBytes { service, bytes, harmless: 0, name: None })
 }
 
-async fn open_tls(client: &mut Client, site: &Site) -> Result<Opening, Refusal> {
+async fn open_tls(client: &mut Client, site: &Site) -> Result<FirstBytes, Refusal> {
     let mut bytes = Vec::new();
     let (harmless, name) = loop {
         read(client, &mut bytes, site.config.header_timeout.0).await?;
         match hello::look(&bytes) {
-            First::More => {}
-            First::Hello { length, name } => break (length, name),
+            FirstRead::More => {}
+            FirstRead::Hello { length, name } => break (length, name),
             // Not TLS. It may still have a service, but none of it passes before the client is confirmed.
-            First::Other => {
+            FirstRead::Other => {
                 let service = site.default_service().ok_or(Refusal::Because("not-tls"))?;
-                return Ok(Opening { service: Arc::clone(service), bytes, harmless: 0, name: None });
+                return Ok(FirstBytes { service: Arc::clone(service), bytes, harmless: 0, name: None });
             }
         }
     };
     match site.service_for_name(name.as_deref()) {
-        Some(service) => Ok(Opening { service: Arc::clone(service), bytes, harmless, name }),
+        Some(service) => Ok(FirstBytes { service: Arc::clone(service), bytes, harmless, name }),
         None => {
             let _ = client.write_all(&UNRECOGNIZED_NAME).await;
             let _ = client.shutdown().await;
@@ -159,8 +159,8 @@ async fn read(client: &mut Client, bytes: &mut Vec<u8>, within: Duration) -> Res
 /// What goes to the backend at once, behind the PROXY header if there is one.
 fn start(
     client: &Client,
-    about: &About,
-    opening: Opening,
+    about: &ClientFacts,
+    opening: FirstBytes,
     entry: &mut Entry,
 ) -> io::Result<(Start, Option<Vec<u8>>)> {
     let config = &opening.service.config;

@@ -21,7 +21,7 @@ struct Share {
 
 /// Something that a client has, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClientPermit {
     clients: Clients,
     client: IpAddr,
     connections: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     _request: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl ClientPermit {
     /// Bytes that are reserved.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
@@ -51,7 +51,7 @@ impl Clients {
         client: IpAddr,
         requests: usize,
         work: impl FnOnce(&mut Share) -> Option<(usize, u64)>,
-    ) -> Option<Place> {
+    ) -> Option<ClientPermit> {
         let client = client_of(client);
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let share = shares.entry(client).or_insert_with(|| Share {
@@ -65,7 +65,7 @@ impl Clients {
                 share.held += 1;
                 share.connections += connections;
                 share.bytes += bytes;
-                Some(Place { clients: self.clone(), client, connections, bytes, _request: None })
+                Some(ClientPermit { clients: self.clone(), client, connections, bytes, _request: None })
             }
             None => {
                 if share.held == 0 {
@@ -77,12 +77,12 @@ impl Clients {
     }
 
     /// A place for a connection of this client, if it has fewer than `most`.
-    pub(crate) fn connection(&self, client: IpAddr, most: usize) -> Option<Place> {
+    pub(crate) fn connection(&self, client: IpAddr, most: usize) -> Option<ClientPermit> {
         self.with(client, 0, |share| (share.connections < most).then_some((1, 0)))
     }
 
     /// A place for a request of this client, once it has fewer than `most` under way.
-    pub(crate) async fn request(&self, client: IpAddr, most: usize) -> Option<Place> {
+    pub(crate) async fn request(&self, client: IpAddr, most: usize) -> Option<ClientPermit> {
         let mut requests = None;
         let mut place = self.with(client, most, |share| {
             // Whoever came first, for a connection perhaps, did not know how many, and a reload may have changed it.
@@ -99,7 +99,7 @@ impl Clients {
 
     /// Reserves up to `wanted` bytes for a connection of this client: half of what is left of `most`, but never less than
     /// `least`.
-    pub(crate) fn reserve(&self, client: IpAddr, wanted: u64, least: u64, most: u64) -> Option<Place> {
+    pub(crate) fn reserve(&self, client: IpAddr, wanted: u64, least: u64, most: u64) -> Option<ClientPermit> {
         self.with(client, 0, |share| {
             let left = most.saturating_sub(share.bytes);
             Some((0, wanted.min(left / 2).max(least)))
@@ -107,7 +107,7 @@ impl Clients {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
         let mut shares = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = shares.get_mut(&self.client) {

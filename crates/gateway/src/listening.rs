@@ -253,7 +253,7 @@ impl Bound {
         });
         let mut servers = server.split().into_iter();
         let others = servers.next();
-        let turn = if servers.len() == 0 { Turn::PermitFirst } else { Turn::ConnectionFirst };
+        let turn = if servers.len() == 0 { FirstOfTwo::PermitFirst } else { FirstOfTwo::ConnectionFirst };
         let accept = |server| accept(server, Arc::clone(&door), turn, draining.clone(), stopped.clone());
         let mut accepting_at = JoinSet::new();
         for (shard, server) in servers.enumerate() {
@@ -327,7 +327,7 @@ impl Door {
 
 /// Which of the two comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum FirstOfTwo {
     /// A permit: what has none waits in the kernel's queue.
     PermitFirst,
     /// A connection: where several tasks accept, one that waits for connections must not keep the last permit.
@@ -338,19 +338,19 @@ enum Turn {
 async fn accept(
     mut server: Server,
     door: Arc<Door>,
-    turn: Turn,
+    turn: FirstOfTwo,
     draining: watch::Sender<bool>,
     mut accepting: watch::Receiver<bool>,
 ) -> Server {
     while server.is_listening() {
         let before = match turn {
-            Turn::PermitFirst => tokio::select! {
+            FirstOfTwo::PermitFirst => tokio::select! {
                 biased;
                 // It changes once.
                 _ = accepting.changed() => break,
                 permits = door.place() => Some(permits),
             },
-            Turn::ConnectionFirst => None,
+            FirstOfTwo::ConnectionFirst => None,
         };
         let accepted = tokio::select! {
             biased;

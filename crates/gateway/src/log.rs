@@ -5,7 +5,7 @@ mod counters;
 pub(crate) use counters::{Last, Names, Report, Store, Tcp};
 
 use crate::backend::{Backend, Service};
-use crate::client::About;
+use crate::client::ClientFacts;
 use crate::config::LogFormat;
 use crate::metrics;
 use crate::site::Site;
@@ -132,7 +132,7 @@ fn write(lines: &Receiver<Message>, waiting: &AtomicUsize, sink: impl Write) {
 pub(crate) struct Entry {
     site: Arc<Site>,
     event: Event,
-    about: About,
+    about: ClientFacts,
     at: SystemTime,
     began: Instant,
     /// Bytes that came before the client was confirmed: of the first flight, and of TLS early data.
@@ -202,7 +202,7 @@ struct Line<'a> {
 }
 
 impl Entry {
-    pub(crate) fn new(site: &Arc<Site>, event: Event, about: About) -> Self {
+    pub(crate) fn new(site: &Arc<Site>, event: Event, about: ClientFacts) -> Self {
         Self {
             site: Arc::clone(site),
             event,

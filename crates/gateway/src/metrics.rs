@@ -19,8 +19,8 @@
 //! | `firstflight_gateway_log_lines_lost_total` | | lines of the access log that nobody took in time |
 
 use crate::backend::Backend;
-use crate::backend::health::Known;
-use crate::client::About;
+use crate::backend::health::HealthState;
+use crate::client::ClientFacts;
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
@@ -90,9 +90,9 @@ fn describe() {
 }
 
 /// A connection of a listener. It counts in the gauge until it is dropped.
-pub(crate) struct Open(Gauge);
+pub(crate) struct OpenGauge(Gauge);
 
-impl Drop for Open {
+impl Drop for OpenGauge {
     fn drop(&mut self) {
         self.0.decrement(1);
     }
@@ -111,8 +111,8 @@ pub(crate) struct Series {
     listener: String,
     open: Gauge,
     /// By way and outcome: there are few of both.
-    accepted: Found<(&'static str, &'static str)>,
-    early: Found<&'static str>,
+    accepted: FoundCounters<(&'static str, &'static str)>,
+    early: FoundCounters<&'static str>,
     received: Counter,
     sent: Counter,
     /// By service, in the order of `CODES`.
@@ -120,15 +120,15 @@ pub(crate) struct Series {
 }
 
 /// Counters that were looked up.
-struct Found<K>(RwLock<Vec<(K, Counter)>>);
+struct FoundCounters<K>(RwLock<Vec<(K, Counter)>>);
 
-impl<K> Default for Found<K> {
+impl<K> Default for FoundCounters<K> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<K: Copy + PartialEq> Found<K> {
+impl<K: Copy + PartialEq> FoundCounters<K> {
     fn increment(&self, key: K, find: impl FnOnce() -> Counter) {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, counter)) = known.iter().find(|(other, _)| *other == key) {
@@ -146,13 +146,13 @@ impl Series {
         let bytes = |direction| counter!(BYTES, "listener" => listener.to_owned(), "direction" => direction);
         let requests = services.map(|service| (service.to_owned(), Default::default())).collect();
         let open = gauge!(CONNECTIONS, "listener" => listener.to_owned());
-        let (accepted, early) = (Found::default(), Found::default());
+        let (accepted, early) = (FoundCounters::default(), FoundCounters::default());
         let (received, sent) = (bytes("in"), bytes("out"));
         Self { listener: listener.to_owned(), open, accepted, early, received, sent, requests }
     }
 
     /// A connection was accepted.
-    pub(crate) fn accepted(&self, about: &About) -> Open {
+    pub(crate) fn accepted(&self, about: &ClientFacts) -> OpenGauge {
         self.open.increment(1);
         let (way, outcome) = (about.way.as_str(), about.outcome.as_str());
         self.accepted.increment((way, outcome), || {
@@ -160,7 +160,7 @@ impl Series {
                 [("listener", self.listener.clone()), ("way", way.into()), ("outcome", outcome.into())];
             counter!(ACCEPTED, &labels)
         });
-        Open(self.open.clone())
+        OpenGauge(self.open.clone())
     }
 
     /// A request or a connection began before the client was confirmed.
@@ -203,11 +203,11 @@ fn labels(backend: &Backend) -> [(&'static str, String); 2] {
 }
 
 /// Sets the gauge, before it is read.
-pub(crate) fn backend_up(backend: &Backend, known: Known) {
+pub(crate) fn backend_up(backend: &Backend, known: HealthState) {
     gauge!(UP, &labels(backend)).set(match known {
-        Known::Up => 1.0,
-        Known::Down => 0.0,
-        Known::Unknown => f64::NAN,
+        HealthState::Up => 1.0,
+        HealthState::Down => 0.0,
+        HealthState::Unknown => f64::NAN,
     });
 }
 

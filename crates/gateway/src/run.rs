@@ -7,7 +7,7 @@ use crate::metrics;
 use firstflight::kernel::Setting;
 use firstflight::link::xdp::XdpError;
 use firstflight_daemon::{
-    Asked, ExitKind, Signals, UserError, drop_privileges, manager, open_files, will_become,
+    ExitKind, SignalRequest, Signals, UserError, drop_privileges, manager, open_files, will_become,
 };
 use std::io;
 use std::path::Path;
@@ -199,8 +199,8 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let failed = loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Reload => reload(&mut gateway, source).await,
-                Asked::End => break false,
+                SignalRequest::Reload => reload(&mut gateway, source).await,
+                SignalRequest::End => break false,
             },
             () = tokio::time::sleep(if waits { OFTEN } else { LOOK }) => {
                 if gateway.has_failed() {

@@ -74,7 +74,7 @@ impl Path {
 }
 
 /// A site, and what its connections need.
-pub(crate) struct Place {
+pub(crate) struct TestSite {
     pub(crate) site: Arc<ArcSwap<Site>>,
     pub(crate) log: Memory,
     pub(crate) drain: watch::Sender<bool>,
@@ -82,7 +82,7 @@ pub(crate) struct Place {
     clients: Clients,
 }
 
-impl Place {
+impl TestSite {
     /// A listener with these settings, and a service `s` with these, which has `backend`.
     pub(crate) fn new(listener: &str, service: &str, backend: SocketAddr) -> Self {
         let text = format!(

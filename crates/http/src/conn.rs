@@ -1,6 +1,6 @@
 //! A server's connection of HTTP/1.1, or of another protocol, as hyper gets it.
 
-use crate::framing::{Framing, Limits, Passed};
+use crate::framing::{Framing, Limits, PassedBytes};
 use crate::patience::poll_over;
 use firstflight::Lingering;
 use hyper::StatusCode;
@@ -271,15 +271,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ServerIo<S> {
             let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             let at_head = this.framing.is_at_head();
             match this.framing.pass(buf).map_err(malformed)? {
-                Passed::Bytes => {
+                PassedBytes::Bytes => {
                     if at_head {
                         (this.head, this.has_begun, this.has_served) = (None, false, true);
                     }
                     return Poll::Ready(Ok(()));
                 }
                 // hyper answers the refusal, and closes.
-                Passed::Over => return Poll::Pending,
-                Passed::Directly(most) if this.left.is_none() => {
+                PassedBytes::Over => return Poll::Pending,
+                PassedBytes::Directly(most) if this.left.is_none() => {
                     let read = this.framing.consumed();
                     let apart = this.apart.checked_sub(read).filter(|left| *left > 0).unwrap_or(u64::MAX);
                     let most = usize::try_from(most.min(apart)).unwrap_or(usize::MAX);
@@ -287,9 +287,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ServerIo<S> {
                     this.framing.passed_directly(count);
                     return Poll::Ready(Ok(()));
                 }
-                Passed::Directly(_) => {}
-                Passed::NeedsMore if !at_head => {}
-                Passed::NeedsMore => {
+                PassedBytes::Directly(_) => {}
+                PassedBytes::NeedsMore if !at_head => {}
+                PassedBytes::NeedsMore => {
                     if this.poll_late(cx).is_ready() {
                         if this.framing.is_between() {
                             return Poll::Ready(Ok(()));

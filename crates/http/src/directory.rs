@@ -59,29 +59,29 @@ const FRESH: Duration = Duration::from_secs(1);
 pub struct Files {
     root: Arc<Root>,
     hidden: bool,
-    open: Mutex<LruCache<String, Known>>,
+    open: Mutex<LruCache<String, OpenedFile>>,
 }
 
 /// A file that is open.
 #[derive(Clone)]
-struct Known {
+struct OpenedFile {
     file: Arc<File>,
-    about: Arc<About>,
+    about: Arc<FileFacts>,
     mark: Mark,
     looked_up: Instant,
 }
 
 /// What a response says about a file.
-struct About {
+struct FileFacts {
     /// The content type.
     kind: &'static str,
     validators: Validators,
 }
 
 /// What is at a path.
-enum Found {
+enum PathContent {
     /// A file of this length.
-    File(Known, u64),
+    File(OpenedFile, u64),
     /// A directory, and the path has no slash at its end.
     Directory,
 }
@@ -129,9 +129,9 @@ impl Files {
     ///
     /// # Errors
     /// The status of the response.
-    async fn find(&self, url_path: &str) -> Result<Found, StatusCode> {
+    async fn find(&self, url_path: &str) -> Result<PathContent, StatusCode> {
         if let Some((known, len)) = self.known(url_path) {
-            return Ok(Found::File(known, len));
+            return Ok(PathContent::File(known, len));
         }
         let below = name::below_root(url_path, self.hidden)?;
         let mut found = self.look_up(below.clone()).await;
@@ -141,27 +141,27 @@ impl Files {
             found = self.look_up(below).await;
         }
         let found = found?;
-        if let Found::File(known, _) = &found {
+        if let PathContent::File(known, _) = &found {
             self.keep(url_path, known);
         }
         Ok(found)
     }
 
-    async fn look_up(&self, below: PathBuf) -> Result<Found, StatusCode> {
+    async fn look_up(&self, below: PathBuf) -> Result<PathContent, StatusCode> {
         let (root, hidden) = (Arc::clone(&self.root), self.hidden);
         let unavailable = |_| StatusCode::SERVICE_UNAVAILABLE;
         elsewhere(move || look_up(&root, &below, hidden)).await.map_err(unavailable)?
     }
 
     /// A file that is open and has not changed, and its length.
-    fn known(&self, url_path: &str) -> Option<(Known, u64)> {
+    fn known(&self, url_path: &str) -> Option<(OpenedFile, u64)> {
         let known = self.lock().get(url_path)?.clone();
         let metadata = known.file.metadata().ok()?;
         let same = known.mark == Mark::of(&metadata) && known.looked_up.elapsed() < FRESH;
         same.then_some((known, metadata.len()))
     }
 
-    fn keep(&self, url_path: &str, known: &Known) {
+    fn keep(&self, url_path: &str, known: &OpenedFile) {
         if url_path.len() <= LONGEST {
             // What it replaces is closed behind the lock.
             let replaced = self.lock().push(url_path.to_owned(), known.clone());
@@ -177,12 +177,12 @@ impl Files {
         any
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<String, OpenedFile>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn look_up(root: &Root, below: &Path, hidden: bool) -> Result<Found, StatusCode> {
+fn look_up(root: &Root, below: &Path, hidden: bool) -> Result<PathContent, StatusCode> {
     // Before the look-up, so that what changes during it counts as changed.
     let looked_up = Instant::now();
     let now = SystemTime::now();
@@ -190,15 +190,15 @@ fn look_up(root: &Root, below: &Path, hidden: bool) -> Result<Found, StatusCode>
     let metadata = file.metadata().map_err(|error| status_of(&error))?;
     if metadata.is_dir() {
         let is_index = below.file_name() == Some(name::INDEX.as_ref());
-        return if is_index { Err(StatusCode::NOT_FOUND) } else { Ok(Found::Directory) };
+        return if is_index { Err(StatusCode::NOT_FOUND) } else { Ok(PathContent::Directory) };
     }
     // A pipe, a socket or a device.
     if !metadata.is_file() {
         return Err(StatusCode::FORBIDDEN);
     }
-    let about = About { kind: name::content_type(below), validators: Validators::of(&metadata, now) };
+    let about = FileFacts { kind: name::content_type(below), validators: Validators::of(&metadata, now) };
     let (file, about, mark) = (Arc::new(file), Arc::new(about), Mark::of(&metadata));
-    Ok(Found::File(Known { file, about, mark, looked_up }, metadata.len()))
+    Ok(PathContent::File(OpenedFile { file, about, mark, looked_up }, metadata.len()))
 }
 
 /// The status of the response, when a file cannot be opened or read.

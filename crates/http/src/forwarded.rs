@@ -69,7 +69,7 @@ pub enum Forwarded {
 
 /// What is said of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct ForwardedClient<'a> {
     /// Its address.
     pub client: IpAddr,
     /// It came by TLS.
@@ -135,7 +135,7 @@ fn address(text: &str) -> Option<IpAddr> {
 
 /// Sets the headers about the client. What the client says about itself stays only if it is `trusted`, and in the fields that
 /// `how` names.
-pub fn set_forwarded(headers: &mut HeaderMap, how: Forwarded, trusted: bool, about: &About<'_>) {
+pub fn set_forwarded(headers: &mut HeaderMap, how: Forwarded, trusted: bool, about: &ForwardedClient<'_>) {
     fields::remove(headers, |name| is_about_client(name) && !(trusted && how.keeps(name)));
     let host = about.host;
     let client = about.client.to_canonical();

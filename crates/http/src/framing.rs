@@ -50,7 +50,7 @@ pub struct Malformed;
 
 /// What [`Framing::pass`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passed {
+pub enum PassedBytes {
     /// It passed bytes on.
     Bytes,
     /// It needs more of the client's bytes first: [`Framing::input`].
@@ -212,14 +212,14 @@ impl Framing {
     ///
     /// # Errors
     /// When the framing of a body is malformed.
-    pub fn pass(&mut self, out: &mut ReadBuf<'_>) -> Result<Passed, Malformed> {
+    pub fn pass(&mut self, out: &mut ReadBuf<'_>) -> Result<PassedBytes, Malformed> {
         loop {
             if self.taken < self.output.len() {
                 self.take_output(out);
-                return Ok(Passed::Bytes);
+                return Ok(PassedBytes::Bytes);
             }
             let more = match self.state {
-                State::Over => return Ok(Passed::Over),
+                State::Over => return Ok(PassedBytes::Over),
                 State::Raw => return Ok(self.pass_input(out, u64::MAX)),
                 State::Body(left) | State::Chunk(left) => return Ok(self.pass_input(out, left)),
                 State::Head => !self.read_head(),
@@ -228,7 +228,7 @@ impl Framing {
                 State::Trailers => !self.read_trailers()?,
             };
             if more {
-                return Ok(Passed::NeedsMore);
+                return Ok(PassedBytes::NeedsMore);
             }
         }
     }
@@ -244,16 +244,16 @@ impl Framing {
         }
     }
 
-    fn pass_input(&mut self, out: &mut ReadBuf<'_>, most: u64) -> Passed {
+    fn pass_input(&mut self, out: &mut ReadBuf<'_>, most: u64) -> PassedBytes {
         if self.input.is_empty() {
-            return Passed::Directly(most);
+            return PassedBytes::Directly(most);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let count = self.input.len().min(most).min(out.remaining());
         out.put_slice(self.input.get(..count).unwrap_or_default());
         self.drop_input(count);
         self.advance(count as u64);
-        Passed::Bytes
+        PassedBytes::Bytes
     }
 
     /// Removes bytes from the input. An empty one gives its memory back, so that idle connections own none.

@@ -30,14 +30,14 @@ impl Heard {
 
 /// A stream whose bytes are counted.
 #[derive(Debug)]
-pub struct Counted<T> {
+pub struct CountedStream<T> {
     inner: T,
     heard: Heard,
     /// A write failed.
     broken: bool,
 }
 
-impl<T> Counted<T> {
+impl<T> CountedStream<T> {
     /// The stream, and its count.
     pub fn new(inner: T) -> (Self, Heard) {
         let heard = Heard::default();
@@ -56,7 +56,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected)
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CountedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -70,7 +70,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> Counted<T> {
+impl<T: AsyncWrite + Unpin> CountedStream<T> {
     /// A write of so many bytes is over.
     fn wrote(&mut self, result: Poll<io::Result<usize>>, all: usize) -> Poll<io::Result<usize>> {
         match &result {
@@ -99,7 +99,7 @@ impl<T: AsyncWrite + Unpin> Counted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountedStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.broken {
             return Poll::Ready(Ok(bytes.len()));

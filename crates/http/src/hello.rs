@@ -12,7 +12,7 @@ const MESSAGE_HEADER: usize = 4;
 
 /// What the first bytes of a stream are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum First {
+pub enum FirstRead {
     /// Not yet known.
     More,
     /// A ClientHello in records of `length` bytes. Nothing else is in these records.
@@ -28,7 +28,7 @@ pub enum First {
 
 /// Looks at the first bytes of a stream.
 #[must_use]
-pub fn look(bytes: &[u8]) -> First {
+pub fn look(bytes: &[u8]) -> FirstRead {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
@@ -36,37 +36,37 @@ pub fn look(bytes: &[u8]) -> First {
         if let Some(needed) = needed(&message) {
             if message.len() > needed || needed > LONGEST {
                 // Something is behind it in its last record, or nobody waits for so much.
-                return First::Other;
+                return FirstRead::Other;
             }
             if message.len() == needed {
                 let name = name(message.get(MESSAGE_HEADER..).unwrap_or_default());
-                return First::Hello { length: used, name };
+                return FirstRead::Hello { length: used, name };
             }
         }
         // The version is 3.1 to 3.4, also in later versions of TLS.
         if !rest.iter().zip([HANDSHAKE, 3]).all(|(byte, expected)| *byte == expected) {
-            return First::Other;
+            return FirstRead::Other;
         }
         let &[_, _, minor, high, low, ref behind @ ..] = rest else { return more(bytes) };
         let length = usize::from(u16::from_be_bytes([high, low]));
         // RFC 8446 §5.1: at most 2¹⁴ bytes, and no empty record of a handshake.
         if !(1..=4).contains(&minor) || length == 0 || length > 1 << 14 {
-            return First::Other;
+            return FirstRead::Other;
         }
         message.extend(behind.iter().take(length));
         if message.first().is_some_and(|&kind| kind != CLIENT_HELLO) {
-            return First::Other;
+            return FirstRead::Other;
         }
         match behind.get(length..) {
             Some(behind) => rest = behind,
-            None if needed(&message).is_some_and(|needed| needed > LONGEST) => return First::Other,
+            None if needed(&message).is_some_and(|needed| needed > LONGEST) => return FirstRead::Other,
             None => return more(bytes),
         }
     }
 }
 
-fn more(bytes: &[u8]) -> First {
-    if bytes.len() >= 2 * LONGEST { First::Other } else { First::More }
+fn more(bytes: &[u8]) -> FirstRead {
+    if bytes.len() >= 2 * LONGEST { FirstRead::Other } else { FirstRead::More }
 }
 
 /// The length of the message, once its header is there.

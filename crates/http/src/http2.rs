@@ -16,7 +16,7 @@ mod hpack;
 mod send;
 mod strict;
 
-pub use strict::{Messages, Strict, Watched};
+pub use strict::{Messages, Strict, WatchedStream};
 
 use crate::body::{BodyError, RequestBody};
 use bytes::Bytes;
@@ -73,7 +73,7 @@ pub struct Upload {
     /// out to be malformed.
     held: Option<Bytes>,
     expects: Option<Arc<Expects>>,
-    watched: Arc<Watched>,
+    watched: Arc<WatchedStream>,
 }
 
 /// Where a body goes that its reader has dropped before its end.
@@ -192,13 +192,13 @@ impl Upload {
 
 /// How the streams of a connection ended.
 #[derive(Debug, Default)]
-struct Ends {
+struct StreamEnds {
     answered: AtomicU32,
     reset: AtomicU32,
     calm: AtomicBool,
 }
 
-impl Ends {
+impl StreamEnds {
     /// The client has reset a stream, or has left.
     fn reset(&self) {
         let resets = self.reset.fetch_add(1, Ordering::Relaxed) + 1;
@@ -220,7 +220,7 @@ pub struct Server<IO, F> {
     messages: Messages,
     service: F,
     patience: Duration,
-    ends: Arc<Ends>,
+    ends: Arc<StreamEnds>,
     is_ending: bool,
 }
 
@@ -322,12 +322,12 @@ where
         let ends = Arc::clone(&self.ends);
         tokio::spawn(async move {
             match stream.run(answer).await {
-                send::End::Answered => {
+                send::StreamEnd::Answered => {
                     ends.answered.fetch_add(1, Ordering::Relaxed);
                     unread.discard().await;
                 }
-                send::End::Reset => ends.reset(),
-                send::End::Failed => {}
+                send::StreamEnd::Reset => ends.reset(),
+                send::StreamEnd::Failed => {}
             }
         });
     }

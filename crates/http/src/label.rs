@@ -5,7 +5,7 @@
 //! only for the URL that it was made from. Its answer names the URL in `Content-Location`; a client takes no other answer.
 //!
 //! ```
-//! use firstflight_http::{label::{Labels, Named, is_for, short_path}, url::HttpUrl};
+//! use firstflight_http::{label::{Labels, TargetName, is_for, short_path}, url::HttpUrl};
 //! use hyper::{HeaderMap, Method, Request, header};
 //!
 //! let text = "http://www.example.com/reports/2026/november/overview.json?format=short";
@@ -16,7 +16,7 @@
 //! // At the server, without TLS.
 //! let labels = Labels::new([text])?;
 //! let request = Request::get(short.as_str()).header(header::HOST, "www.example.com").body(())?;
-//! let Named::Label(path) = labels.named(false, &request) else { panic!() };
+//! let TargetName::Label(path) = labels.named(false, &request) else { panic!() };
 //! let answer = HeaderMap::from_iter([(header::CONTENT_LOCATION, path.as_str().parse()?)]);
 //!
 //! // At the client.
@@ -78,7 +78,7 @@ struct Entry {
 
 /// What the target of a request is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Named<'a> {
+pub enum TargetName<'a> {
     /// No label.
     Path,
     /// The label of this path. The answer has it in `Content-Location`.
@@ -122,11 +122,11 @@ impl Labels {
     ///
     /// Put the path in the label's place before anything else looks at the target. A label is never passed on.
     #[must_use]
-    pub fn named<B>(&self, tls: bool, request: &Request<B>) -> Named<'_> {
+    pub fn named<B>(&self, tls: bool, request: &Request<B>) -> TargetName<'_> {
         if self.0.is_empty() || !request.uri().path().starts_with(PREFIX) {
-            return Named::Path;
+            return TargetName::Path;
         }
-        self.find(tls, request).map_or(Named::Unknown, Named::Label)
+        self.find(tls, request).map_or(TargetName::Unknown, TargetName::Label)
     }
 
     fn find<B>(&self, tls: bool, request: &Request<B>) -> Option<&PathAndQuery> {

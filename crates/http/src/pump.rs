@@ -44,7 +44,7 @@ pub struct Limits {
 
 /// Why a connection is over.
 #[derive(Debug)]
-pub enum End {
+pub enum PumpEnd {
     /// Both directions were closed in order.
     Closed,
     /// Nothing happened for too long.
@@ -57,7 +57,7 @@ pub enum End {
     Backend(io::Error),
 }
 
-impl End {
+impl PumpEnd {
     /// Its name in the log.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -234,7 +234,7 @@ pub async fn run<A, B>(
     limits: Limits,
     traffic: &Traffic,
     mut confirmed: impl FnMut(&A, &mut Context<'_>) -> Poll<io::Result<()>>,
-) -> End
+) -> PumpEnd
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
@@ -247,33 +247,33 @@ where
             && let Poll::Ready(result) = confirmed(client, cx)
         {
             if let Err(error) = result {
-                return Poll::Ready(End::Client(error));
+                return Poll::Ready(PumpEnd::Client(error));
             }
             up.passes = None;
         }
         let uploading = up.poll(cx, client, backend);
         if let Poll::Ready(Err(fault)) = uploading {
             return Poll::Ready(match fault {
-                Fault::Reader(error) => End::Client(error),
-                Fault::Writer(error) => End::Backend(error),
+                Fault::Reader(error) => PumpEnd::Client(error),
+                Fault::Writer(error) => PumpEnd::Backend(error),
             });
         }
         let downloading = down.poll(cx, backend, client);
         if let Poll::Ready(Err(fault)) = downloading {
             return Poll::Ready(match fault {
-                Fault::Reader(error) => End::Backend(error),
-                Fault::Writer(error) => End::Client(error),
+                Fault::Reader(error) => PumpEnd::Backend(error),
+                Fault::Writer(error) => PumpEnd::Client(error),
             });
         }
         if uploading.is_ready() && downloading.is_ready() {
-            return Poll::Ready(End::Closed);
+            return Poll::Ready(PumpEnd::Closed);
         }
         if std::mem::take(&mut up.progress) | std::mem::take(&mut down.progress) {
             idle.last = Instant::now();
         }
         match up.done || down.done {
-            false => idle.poll(cx, limits.idle).map(|()| End::Idle),
-            true => idle.poll(cx, limits.idle.min(limits.half_closed)).map(|()| End::HalfClosed),
+            false => idle.poll(cx, limits.idle).map(|()| PumpEnd::Idle),
+            true => idle.poll(cx, limits.idle.min(limits.half_closed)).map(|()| PumpEnd::HalfClosed),
         }
     })
     .await

@@ -33,21 +33,21 @@ pub fn becomes_get(status: u16, method: &Method) -> bool {
 
 /// A URL, and how it was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hop {
+pub struct RedirectHop {
     /// What to fetch.
     pub url: HttpUrl,
     /// A redirect led here from another server, or out of TLS.
     pub foreign: bool,
 }
 
-impl From<HttpUrl> for Hop {
+impl From<HttpUrl> for RedirectHop {
     /// The first one.
     fn from(url: HttpUrl) -> Self {
         Self { url, foreign: false }
     }
 }
 
-impl Hop {
+impl RedirectHop {
     /// Where a redirect of this URL leads that has this `Location`.
     ///
     /// # Errors

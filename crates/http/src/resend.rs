@@ -17,7 +17,7 @@ use std::io;
 
 /// What is known of an attempt that got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum AttemptFate {
     /// Nothing of the request was executed: it was not written, or the server says so.
     NotExecuted,
     /// The connection ended, and no byte of an answer came.
@@ -42,12 +42,12 @@ pub enum Again {
 /// Whether a request goes again. `kept` says that its connection had another request before. A connection that is new was
 /// not about to be closed, so its end is the server's answer.
 #[must_use]
-pub fn again(fate: Fate, kept: bool, method: &Method) -> Again {
+pub fn again(fate: AttemptFate, kept: bool, method: &Method) -> Again {
     match fate {
-        Fate::NotExecuted => Again::Yes,
-        Fate::Silence if kept && is_idempotent(method) => Again::Once,
-        Fate::Silence if !kept && method.is_safe() => Again::Elsewhere,
-        Fate::Silence | Fate::Answered => Again::No,
+        AttemptFate::NotExecuted => Again::Yes,
+        AttemptFate::Silence if kept && is_idempotent(method) => Again::Once,
+        AttemptFate::Silence if !kept && method.is_safe() => Again::Elsewhere,
+        AttemptFate::Silence | AttemptFate::Answered => Again::No,
     }
 }
 
@@ -74,31 +74,31 @@ impl Before {
 
     /// What is known of a request of HTTP/1 that failed with this error. `unsent` says that hyper gave it back.
     #[must_use]
-    pub fn fate(self, heard: &Heard, unsent: bool, error: &hyper::Error) -> Fate {
+    pub fn fate(self, heard: &Heard, unsent: bool, error: &hyper::Error) -> AttemptFate {
         if unsent {
-            return Fate::NotExecuted;
+            return AttemptFate::NotExecuted;
         }
         let ended = error.is_incomplete_message() || error.is_closed() || error.is_canceled() || is_io(error);
         match (heard.read() == self.read, heard.written() == self.written) {
-            _ if !ended => Fate::Answered,
+            _ if !ended => AttemptFate::Answered,
             // An end that came while the connection was idle may show only when it is written.
-            (true, true) => Fate::NotExecuted,
-            (true, false) => Fate::Silence,
-            (false, _) => Fate::Answered,
+            (true, true) => AttemptFate::NotExecuted,
+            (true, false) => AttemptFate::Silence,
+            (false, _) => AttemptFate::Answered,
         }
     }
 }
 
 /// What an error of HTTP/2 says about its request. `silent` says that no frame for its stream came, as far as is known.
 #[must_use]
-pub fn fate_of_h2(error: &h2::Error, silent: bool) -> Fate {
+pub fn fate_of_h2(error: &h2::Error, silent: bool) -> AttemptFate {
     // h2 ends a stream with the GOAWAY of the server only if the stream is above its last one, or was never opened.
     let above = error.is_go_away() && error.is_remote();
     let refused = error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     if above || refused {
-        return Fate::NotExecuted;
+        return AttemptFate::NotExecuted;
     }
-    if error.is_io() && silent { Fate::Silence } else { Fate::Answered }
+    if error.is_io() && silent { AttemptFate::Silence } else { AttemptFate::Answered }
 }
 
 fn is_io(error: &hyper::Error) -> bool {

@@ -21,7 +21,7 @@ pub struct Target {
 
 /// For whom the client's TLS has asked.
 #[derive(Clone, Copy)]
-pub enum Asked<'a> {
+pub enum RequestedHost<'a> {
     /// There is no TLS.
     Clear,
     /// This name, in lower case.
@@ -35,7 +35,7 @@ impl Target {
     ///
     /// # Errors
     /// The status of the refusal.
-    pub fn of(parts: &Parts, asked: Asked<'_>) -> Result<Self, StatusCode> {
+    pub fn of(parts: &Parts, asked: RequestedHost<'_>) -> Result<Self, StatusCode> {
         if parts.method == Method::CONNECT {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
@@ -55,10 +55,10 @@ impl Target {
         };
         // A client that asked for one name of the certificate and means another connects again (RFC 9110 §15.5.20).
         let is_right = match (asked, host.as_deref()) {
-            (Asked::Clear, _) | (_, None) => true,
-            (Asked::Name(sni), Some(host)) => sni.strip_suffix('.').unwrap_or(sni) == host,
+            (RequestedHost::Clear, _) | (_, None) => true,
+            (RequestedHost::Name(sni), Some(host)) => sni.strip_suffix('.').unwrap_or(sni) == host,
             // Who connects to an address asks for nobody.
-            (Asked::Nobody(is_shown), Some(host)) => is_address(host) || is_shown(host),
+            (RequestedHost::Nobody(is_shown), Some(host)) => is_address(host) || is_shown(host),
         };
         if is_right { Ok(Self { authority, host }) } else { Err(StatusCode::MISDIRECTED_REQUEST) }
     }

@@ -3,7 +3,7 @@
 //! A socket is registered with the event loop only when its SYN has left. An unconnected socket reports that it is
 //! closed, which tokio never forgets.
 
-use crate::info::{Facts, TcpInfo};
+use crate::info::{ConnectFacts, TcpInfo};
 use crate::stream::Stream;
 use crate::sys;
 use firstflight_credential::{Outcome, Reason};
@@ -31,7 +31,7 @@ pub enum Carry<'a> {
 #[derive(Debug)]
 pub struct Attempt {
     stream: TcpStream,
-    facts: Facts,
+    facts: ConnectFacts,
     remote: SocketAddr,
 }
 
@@ -44,39 +44,39 @@ pub struct Attempt {
 /// # Panics
 /// Outside a tokio runtime with I/O.
 pub fn connect(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<Attempt> {
-    let Begun { socket, facts, .. } = begin(remote, local, carry)?;
+    let BegunConnect { socket, facts, .. } = begin(remote, local, carry)?;
     let stream = TcpStream::from_std(socket.into())?;
     Ok(Attempt { stream, facts, remote })
 }
 
 /// A connect whose SYN has left, for a program with an event loop of its own. Its socket does not block. The program waits
-/// until it is writable or has an error, and calls [`Begun::check`].
+/// until it is writable or has an error, and calls [`BegunConnect::check`].
 #[derive(Debug)]
-pub struct Begun {
+pub struct BegunConnect {
     socket: Socket,
-    facts: Facts,
+    facts: ConnectFacts,
 }
 
 /// Sends a SYN to `remote`, from `local` if given, as [`connect`] does. It needs no runtime.
 ///
 /// # Errors
 /// As [`connect`].
-pub fn begin(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<Begun> {
+pub fn begin(remote: SocketAddr, local: Option<SocketAddr>, carry: Carry<'_>) -> io::Result<BegunConnect> {
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     if let Some(local) = local {
         socket.bind(&local.into())?;
     }
     let facts = begin_on(&socket, remote, carry)?;
-    Ok(Begun { socket, facts })
+    Ok(BegunConnect { socket, facts })
 }
 
 /// Sends a SYN on a socket. If the socket blocks, so does this, until the handshake is complete.
-pub(crate) fn begin_on(socket: &Socket, remote: SocketAddr, carry: Carry<'_>) -> io::Result<Facts> {
+pub(crate) fn begin_on(socket: &Socket, remote: SocketAddr, carry: Carry<'_>) -> io::Result<ConnectFacts> {
     match carry {
         Carry::Nothing(reason) => plain(socket, remote, reason),
         Carry::Request(reason) => match sys::send_in_syn(socket, remote, &[]) {
-            Ok(_) => Ok(Facts::KeptBack(reason)),
+            Ok(_) => Ok(ConnectFacts::KeptBack(reason)),
             Err(error) if is_disabled(&error) => plain(socket, remote, reason),
             Err(error) => Err(error),
         },
@@ -90,9 +90,9 @@ pub(crate) fn begin_on(socket: &Socket, remote: SocketAddr, carry: Carry<'_>) ->
 }
 
 /// Sends a SYN with `data`, if the kernel lets it.
-fn given(socket: &Socket, remote: SocketAddr, data: &[u8]) -> io::Result<Facts> {
+fn given(socket: &Socket, remote: SocketAddr, data: &[u8]) -> io::Result<ConnectFacts> {
     match sys::send_in_syn(socket, remote, data) {
-        Ok(taken) => Ok(Facts::Given { given: data.len(), taken }),
+        Ok(taken) => Ok(ConnectFacts::Given { given: data.len(), taken }),
         Err(error) if is_disabled(&error) => plain(socket, remote, Reason::SystemDisabled),
         Err(error) => Err(error),
     }
@@ -104,10 +104,10 @@ fn is_disabled(error: &io::Error) -> bool {
 }
 
 /// Sends an ordinary SYN.
-fn plain(socket: &Socket, remote: SocketAddr, reason: Reason) -> io::Result<Facts> {
+fn plain(socket: &Socket, remote: SocketAddr, reason: Reason) -> io::Result<ConnectFacts> {
     match socket.connect(&remote.into()) {
-        Ok(()) => Ok(Facts::Plain(reason)),
-        Err(error) if is_under_way(&error) => Ok(Facts::Plain(reason)),
+        Ok(()) => Ok(ConnectFacts::Plain(reason)),
+        Err(error) if is_under_way(&error) => Ok(ConnectFacts::Plain(reason)),
         Err(error) => Err(error),
     }
 }
@@ -121,7 +121,7 @@ fn is_under_way(error: &io::Error) -> bool {
     begun
 }
 
-impl Begun {
+impl BegunConnect {
     /// Whether the SYN has an option of Fast Open: a request for a cookie, or a cookie.
     #[must_use]
     pub const fn asks(&self) -> bool {
@@ -158,8 +158,8 @@ impl Begun {
         }
     }
 
-    /// Closes the socket after an error of [`Begun::check`]. If another part of the program has closed its descriptor, which
-    /// only code in C can do, it is not closed again: the number may be that of another file soon.
+    /// Closes the socket after an error of [`BegunConnect::check`]. If another part of the program has closed its
+    /// descriptor, which only code in C can do, it is not closed again: the number may be that of another file soon.
     pub fn close_after(self, error: &io::Error) {
         #[cfg(unix)]
         if error.raw_os_error() == Some(libc::EBADF) {
@@ -177,7 +177,7 @@ impl Begun {
         Ok(TcpInfo::parse(&sys::tcp_info(&self.socket)?))
     }
 
-    /// The socket, which does not block. The caller sends the data from [`Begun::taken`] on.
+    /// The socket, which does not block. The caller sends the data from [`BegunConnect::taken`] on.
     #[must_use]
     pub fn into_std(self) -> std::net::TcpStream {
         self.socket.into()
@@ -185,7 +185,7 @@ impl Begun {
 }
 
 #[cfg(unix)]
-impl std::os::fd::AsFd for Begun {
+impl std::os::fd::AsFd for BegunConnect {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }

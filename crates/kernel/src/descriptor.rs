@@ -15,12 +15,12 @@
 use crate::connect::{Carry, begin_on};
 #[cfg(feature = "server")]
 use crate::info::Arrived;
-use crate::info::{ClientFail, Facts, TcpInfo};
+use crate::info::{ClientFail, ConnectFacts, TcpInfo};
 #[cfg(feature = "server")]
 use crate::listener::early_bytes;
 use crate::setting::Setting;
 #[cfg(feature = "server")]
-use crate::syn::Asked;
+use crate::syn::SynFlight;
 use crate::sys;
 use firstflight_credential::{Outcome, Reason};
 #[cfg(feature = "server")]
@@ -54,17 +54,21 @@ pub fn connected(socket: &impl sys::Handle) -> io::Result<(Outcome, TcpInfo)> {
             let off = Setting::read().is_ok_and(|setting| !setting.client);
             Outcome::Handshake(if off { Reason::SystemDisabled } else { Reason::NotRequested })
         }
-        _ => Facts::Given { given: 1, taken: 1 }.outcome(&info),
+        _ => ConnectFacts::Given { given: 1, taken: 1 }.outcome(&info),
     };
     Ok((outcome, info))
 }
 
 /// Sends a SYN to `remote` on a socket that is not connected. If the socket blocks, so does this, until the handshake is
-/// complete. Returns what was asked of the kernel: the caller sends the data from [`Facts::taken`] on.
+/// complete. Returns what was asked of the kernel: the caller sends the data from [`ConnectFacts::taken`] on.
 ///
 /// # Errors
 /// The system's. A connect that goes on is no error.
-pub fn connect_on(socket: &impl sys::Handle, remote: SocketAddr, carry: Carry<'_>) -> io::Result<Facts> {
+pub fn connect_on(
+    socket: &impl sys::Handle,
+    remote: SocketAddr,
+    carry: Carry<'_>,
+) -> io::Result<ConnectFacts> {
     begin_on(&SockRef::from(socket), remote, carry)
 }
 
@@ -81,17 +85,17 @@ pub fn connect_on(socket: &impl sys::Handle, remote: SocketAddr, carry: Carry<'_
 pub fn accepted(socket: &impl sys::Handle) -> io::Result<Arrived> {
     let info = info(socket)?;
     let saved = sys::saved_syn(socket);
-    let asked = saved.as_ref().ok().and_then(Asked::of);
+    let asked = saved.as_ref().ok().and_then(SynFlight::of);
     if info.syn_data {
         let early = early_bytes(asked.as_ref(), &info);
         return Ok(Arrived { outcome: Outcome::Accepted, early, info });
     }
     let reason = match asked {
         None => Reason::Unknown,
-        Some(Asked { option: None, .. }) => Reason::NotRequested,
+        Some(SynFlight { option: None, .. }) => Reason::NotRequested,
         Some(_) if Setting::read().is_ok_and(|setting| !setting.server) => Reason::SystemDisabled,
-        Some(Asked { option: Some(FastOpen::Request(_)), .. }) => Reason::NoCredential,
-        Some(Asked { data: 0, .. }) => Reason::NoData,
+        Some(SynFlight { option: Some(FastOpen::Request(_)), .. }) => Reason::NoCredential,
+        Some(SynFlight { data: 0, .. }) => Reason::NoData,
         Some(_) => Reason::StaleOrWrongCredential,
     };
     Ok(Arrived { outcome: Outcome::Handshake(reason), early: 0, info })

@@ -100,7 +100,7 @@ pub struct Arrived {
 
 /// What a connect asked of the kernel, and what the kernel did with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Facts {
+pub enum ConnectFacts {
     /// No Fast Open was asked for, for this reason.
     Plain(Reason),
     /// A cookie was asked for, or shown without data, and the data was kept back for this reason.
@@ -114,7 +114,7 @@ pub enum Facts {
     },
 }
 
-impl Facts {
+impl ConnectFacts {
     /// Whether the SYN has an option of Fast Open.
     pub(crate) const fn asks(self) -> bool {
         !matches!(self, Self::Plain(_))

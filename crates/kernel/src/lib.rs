@@ -2,7 +2,7 @@
 //! that data.
 //!
 //! The kernel has the cookies and the SYNs. It lacks what this crate adds: an [`Outcome`] with its reason for every
-//! connection ([`Facts`]), the namespace's settings in words ([`Setting`]), and the keys of a farm on a listener
+//! connection ([`ConnectFacts`]), the namespace's settings in words ([`Setting`]), and the keys of a farm on a listener
 //! ([`Listener::set_keys`]). Which servers get a first flight, and what happens when a path drops it, is decided by the
 //! caller: the crate `firstflight` does.
 //!
@@ -45,11 +45,11 @@ mod syn;
 mod sys;
 
 pub use clock::SystemClock;
-pub use connect::{Attempt, Begun, Carry, begin, connect};
+pub use connect::{Attempt, BegunConnect, Carry, begin, connect};
 pub use cookie::has_cookie;
 #[cfg(feature = "server")]
 pub use info::Arrived;
-pub use info::{ClientFail, Facts, TcpInfo};
+pub use info::{ClientFail, ConnectFacts, TcpInfo};
 pub use interface::interface;
 #[cfg(feature = "server")]
 pub use listener::{ListenConfig, Listener};

@@ -5,7 +5,7 @@ use crate::setting::Setting;
 use crate::stream::Stream;
 #[cfg(target_os = "linux")]
 use crate::stream::set_keep_alive;
-use crate::syn::Asked;
+use crate::syn::SynFlight;
 use crate::sys;
 use firstflight_credential::{Check, KeyRing, Outcome, Reason};
 use firstflight_wire::setters;
@@ -231,7 +231,7 @@ impl Listener {
 
     fn stream(&self, tcp: TcpStream, remote: SocketAddr) -> Stream {
         let saved = sys::saved_syn(&tcp);
-        let asked = saved.as_ref().ok().and_then(Asked::of);
+        let asked = saved.as_ref().ok().and_then(SynFlight::of);
         let info = sys::tcp_info(&tcp).ok().map(|info| TcpInfo::parse(&info)).filter(|info| info.syn_data);
         let Some(info) = info else {
             let reason = match saved {
@@ -247,8 +247,8 @@ impl Listener {
     }
 
     /// Why the data of a SYN was not accepted.
-    fn reason(&self, asked: Option<Asked>) -> Reason {
-        let Some(Asked { flow, option, data }) = asked else { return Reason::NotRequested };
+    fn reason(&self, asked: Option<SynFlight>) -> Reason {
+        let Some(SynFlight { flow, option, data }) = asked else { return Reason::NotRequested };
         let cookie = match (option, self.grants) {
             (None, _) => return Reason::NotRequested,
             (_, Grants::NotWanted) => return Reason::Policy,
@@ -267,7 +267,7 @@ impl Listener {
 }
 
 /// How many bytes of an accepted first flight the SYN had.
-pub(crate) fn early_bytes(asked: Option<&Asked>, info: &TcpInfo) -> u32 {
+pub(crate) fn early_bytes(asked: Option<&SynFlight>, info: &TcpInfo) -> u32 {
     // The headers of a SYN may not have been kept, or not be understood. What has arrived by now is then early.
     let arrived = u32::try_from(info.received).unwrap_or(u32::MAX).max(1);
     asked.map(|asked| asked.data).filter(|data| *data > 0).unwrap_or(arrived)

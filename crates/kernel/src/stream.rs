@@ -1,6 +1,6 @@
 //! A stream over the kernel's TCP.
 
-use crate::info::{Facts, TcpInfo};
+use crate::info::{ConnectFacts, TcpInfo};
 use crate::sys;
 use firstflight_credential::Outcome;
 use std::io;
@@ -46,7 +46,7 @@ pub struct Stream {
 
 impl Stream {
     /// The client's end, whose handshake is complete.
-    pub(crate) fn connected(tcp: TcpStream, facts: Facts, remote: SocketAddr) -> Self {
+    pub(crate) fn connected(tcp: TcpStream, facts: ConnectFacts, remote: SocketAddr) -> Self {
         let outcome = facts.outcome_by(info(&tcp).ok().as_ref());
         Self::new(tcp, remote, outcome, 0)
     }

@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The first flight of a client, as its SYN had it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SynFlight {
     pub flow: Flow,
     pub option: Option<FastOpen>,
     /// Bytes of data in the SYN.
     pub data: u32,
 }
 
-impl Asked {
+impl SynFlight {
     /// Reads the headers from IP on. `None` if they are not those of a SYN in a packet without IPv6 extensions.
     pub(crate) fn parse(headers: &[u8]) -> Option<Self> {
         let (flow, header_len, packet_len) = match headers.first()? >> 4 {

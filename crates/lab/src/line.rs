@@ -42,7 +42,7 @@ impl Line {
 
 /// An end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum LineEnd {
     /// The client's.
     Client,
     /// The servers'.
@@ -62,7 +62,7 @@ pub struct Net {
     /// To the client.
     pub down: Path,
     /// Messages beside TCP that have arrived.
-    arrived: Vec<(End, Vec<u8>)>,
+    arrived: Vec<(LineEnd, Vec<u8>)>,
     packet: Vec<u8>,
 }
 
@@ -78,18 +78,18 @@ impl Net {
     }
 
     /// Sends a message beside TCP from one end, as a packet of `len` bytes.
-    pub fn tell(&mut self, from: End, message: &[u8], len: usize) {
+    pub fn tell(&mut self, from: LineEnd, message: &[u8], len: usize) {
         let mut packet = vec![BESIDE];
         packet.extend_from_slice(message);
         packet.resize(len.max(packet.len()), 0);
         match from {
-            End::Client => self.up.send(self.now, &packet),
-            End::Server => self.down.send(self.now, &packet),
+            LineEnd::Client => self.up.send(self.now, &packet),
+            LineEnd::Server => self.down.send(self.now, &packet),
         }
     }
 
     /// The next message beside TCP that has arrived, and where.
-    pub fn told(&mut self) -> Option<(End, Vec<u8>)> {
+    pub fn told(&mut self) -> Option<(LineEnd, Vec<u8>)> {
         (!self.arrived.is_empty()).then(|| self.arrived.remove(0))
     }
 
@@ -105,7 +105,7 @@ impl Net {
         self.now = self.now.max(next);
         while let Some(packet) = self.up.poll_deliver(self.now) {
             if packet.first() == Some(&BESIDE) {
-                self.arrived.push((End::Server, packet[1..].to_vec()));
+                self.arrived.push((LineEnd::Server, packet[1..].to_vec()));
             } else {
                 self.server.handle_packet(self.now, &packet);
             }
@@ -113,7 +113,7 @@ impl Net {
         }
         while let Some(packet) = self.down.poll_deliver(self.now) {
             if packet.first() == Some(&BESIDE) {
-                self.arrived.push((End::Client, packet[1..].to_vec()));
+                self.arrived.push((LineEnd::Client, packet[1..].to_vec()));
             } else {
                 self.client.handle_packet(self.now, &packet);
             }

@@ -70,7 +70,7 @@ enum Command {
     Load(load::Load),
     /// The client of `load`.
     #[command(hide = true)]
-    LoadClient(load::client::Asking),
+    LoadClient(load::client::AskingClient),
     /// The attacker of `load --flood`.
     #[command(hide = true)]
     LoadFlood(load::flood::Flooding),
@@ -85,7 +85,7 @@ enum Command {
     Tls(tls::Tls),
     /// An end of the wire of `tls`, which starts it.
     #[command(subcommand)]
-    TlsEnd(tls::End),
+    TlsEnd(tls::WireEnd),
     /// Make a capture whose requests spend on handshakes what the Fast Open paper reports, for `explain --stats`.
     Traffic(traffic::Traffic),
     Transfer(transfer::Transfer),

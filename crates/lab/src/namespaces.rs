@@ -8,9 +8,9 @@ use std::thread;
 
 /// A network namespace without a name. It is deleted when this and the programs in it are gone.
 #[derive(Debug)]
-pub struct Room(pub File);
+pub struct UnnamedNamespace(pub File);
 
-impl Room {
+impl UnnamedNamespace {
     /// Needs root.
     pub fn new() -> io::Result<Self> {
         let made = thread::spawn(|| {

@@ -1,6 +1,6 @@
 //! Makes a page for `pages --page` from a HAR file, or from a load by Chromium.
 
-use crate::pages::{Found, har};
+use crate::pages::{HarContent, har};
 use clap::Args;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -68,7 +68,7 @@ fn load(url: &str) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-fn described(found: &Found) -> Value {
+fn described(found: &HarContent) -> Value {
     let mut page = found.page.json();
     if let Some(loaded) = found.loaded {
         page["loaded_ms"] = json!(loaded.as_millis() as u64);

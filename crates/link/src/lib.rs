@@ -37,7 +37,7 @@ pub mod xdp;
 pub use busy::BusyPoll;
 pub use link::{ComesHere, Link};
 pub use memory::{MemoryLink, real_time_pair, virtual_time_pair};
-pub use path::{Counters, Duplex, Path, PathConfig, PathError, Verdict};
+pub use path::{Counters, Duplex, FilterVerdict, Path, PathConfig, PathError};
 #[cfg(feature = "pcap")]
 pub use pcap::{Direction, PcapTap, PcapWriter, PcapWriterError, Tapped};
 pub use route::source_for;

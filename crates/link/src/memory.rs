@@ -53,7 +53,7 @@ pub fn real_time_pair(
     config_ba: PathConfig,
     seed: u64,
 ) -> Result<(MemoryLink, MemoryLink), MemoryLinkError> {
-    let keeper = Keeper::Thread { origin: std::time::Instant::now(), thread: OnceLock::new() };
+    let keeper = TimeKeeper::Thread { origin: std::time::Instant::now(), thread: OnceLock::new() };
     let (a, b) = pair(config_ab, config_ba, seed, keeper)?;
     clock::spawn(&a.shared).map_err(MemoryLinkError::Thread)?;
     Ok((a, b))
@@ -70,14 +70,14 @@ pub fn virtual_time_pair(
     seed: u64,
     time: &VirtualTime,
 ) -> Result<(MemoryLink, MemoryLink), PathError> {
-    pair(config_ab, config_ba, seed, Keeper::Virtual(time.clone()))
+    pair(config_ab, config_ba, seed, TimeKeeper::Virtual(time.clone()))
 }
 
 fn pair(
     config_ab: PathConfig,
     config_ba: PathConfig,
     seed: u64,
-    keeper: Keeper,
+    keeper: TimeKeeper,
 ) -> Result<(MemoryLink, MemoryLink), PathError> {
     let mtu = config_ab.mtu.max(config_ba.mtu);
     let Duplex { a_to_b, b_to_a } = Duplex::new(config_ab, config_ba, seed)?;
@@ -96,7 +96,7 @@ fn pair(
 }
 
 /// What keeps the time and wakes receivers.
-enum Keeper {
+enum TimeKeeper {
     /// A thread, in real time.
     Thread { origin: std::time::Instant, thread: OnceLock<Thread> },
     /// Virtual time.
@@ -128,18 +128,18 @@ struct Shared {
     /// From A to B, from B to A.
     directions: [Mutex<Direction>; 2],
     open_ends: AtomicUsize,
-    keeper: Keeper,
+    keeper: TimeKeeper,
 }
 
 impl Shared {
     /// The paths' clock: time since the pair was made, or what the virtual clock shows.
     fn now(&self) -> Instant {
         match &self.keeper {
-            Keeper::Thread { origin, .. } => {
+            TimeKeeper::Thread { origin, .. } => {
                 let nanos = origin.elapsed().as_nanos();
                 Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
             }
-            Keeper::Virtual(time) => time.now(),
+            TimeKeeper::Virtual(time) => time.now(),
         }
     }
 
@@ -152,7 +152,7 @@ impl Shared {
         let at = direction.armed;
         drop(direction);
         match (&self.keeper, at) {
-            (Keeper::Virtual(time), Some(at)) => {
+            (TimeKeeper::Virtual(time), Some(at)) => {
                 let receiver = Receiver { shared: Arc::downgrade(self), index };
                 time.wake_at(at, Arc::new(receiver).into());
             }
@@ -168,7 +168,7 @@ impl Shared {
     }
 
     fn wake_timekeeper(&self) {
-        if let Keeper::Thread { thread, .. } = &self.keeper
+        if let TimeKeeper::Thread { thread, .. } = &self.keeper
             && let Some(thread) = thread.get()
         {
             thread.unpark();

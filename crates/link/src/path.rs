@@ -15,7 +15,7 @@ use firstflight_wire::Instant;
 pub use config::{MAX_BURST, MAX_DELAY, MAX_FLIPS, PathConfig, PathError, Probability};
 use fate::{Fates, flip_bits, nanos, splitmix64};
 pub use fragment::fragment;
-use transit::{Arrival, Bottleneck, Flight};
+use transit::{Bottleneck, Flight, PacketArrival};
 
 /// The most buffers kept for reuse. Further returned buffers are freed, so that a burst does not hold memory
 /// for ever.
@@ -23,7 +23,7 @@ const MAX_FREE_BUFFERS: usize = 4096;
 
 /// The decision of a filter about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterVerdict {
     /// The packet continues, as the filter left it.
     Forward,
     /// The packet vanishes.
@@ -31,7 +31,7 @@ pub enum Verdict {
 }
 
 /// A middlebox at the entrance of a path: sees every packet, may alter or drop it.
-pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> Verdict + Send>;
+pub type Filter = Box<dyn FnMut(&mut Vec<u8>) -> FilterVerdict + Send>;
 
 /// Counters of a path, in packets.
 ///
@@ -149,7 +149,7 @@ impl Path {
         }
         self.counters.sent += 1;
         if let Some(filter) = &mut self.filter
-            && filter(&mut packet) == Verdict::Drop
+            && filter(&mut packet) == FilterVerdict::Drop
         {
             self.counters.filtered += 1;
             return self.recycle(packet);
@@ -286,7 +286,7 @@ impl Path {
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        let arrival = Arrival { at: Instant::from_nanos(at), sequence, packet };
+        let arrival = PacketArrival { at: Instant::from_nanos(at), sequence, packet };
         self.flight.push(arrival, held_back);
     }
 }

@@ -10,7 +10,7 @@ use firstflight_credential::asap::{AsapShard, BudgetConfig};
 use firstflight_credential::{
     Admission, Claim, CookieKey, Decision, FastOpenPolicy, FirstFlight, Flow, Grant, JobRequest, KeyRing,
     Offered, OneTimeCookies, OneTimeKeys, Presented, Reason, Refusal, Replays, Scheme, Serial, SerialTable,
-    Verdict, Verifier, admit,
+    Verifier, VerifierVerdict, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::tcp::{FastOpen, FastOpenForm};
@@ -51,7 +51,7 @@ struct Cookies {
 }
 
 impl Verifier for Cookies {
-    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> Verdict {
+    fn verify(&self, first: &FirstFlight<'_>, clock: &Clock) -> VerifierVerdict {
         self.inner.verify(first, clock)
     }
 

@@ -7,7 +7,7 @@ mod descriptor;
 mod memory;
 
 use crate::calls;
-use crate::transfer::{Received, Sending};
+use crate::transfer::{ReceiveResult, Sending};
 use crate::world::{self, World};
 use control::put_controls;
 use libc::{
@@ -177,7 +177,7 @@ extern "C" fn connect(_: User, fd: c_int, at: *const sockaddr, len: socklen_t) -
         return done(world::call(|world| world.disconnect(fd)));
     }
     let begun = parse_address(at, len)
-        .and_then(|remote| world::call(|world| world.connect(fd, remote, calls::First::None)));
+        .and_then(|remote| world::call(|world| world.connect(fd, remote, calls::SynData::None)));
     let result = begun.and_then(|_| blocking(fd, 0, |world| world.connected(fd)));
     done(result)
 }
@@ -202,7 +202,7 @@ fn blocking<T>(
     result?.unwrap_or(Err(last))
 }
 
-fn receive(fd: c_int, len: usize, flags: c_int) -> Result<Received, c_int> {
+fn receive(fd: c_int, len: usize, flags: c_int) -> Result<ReceiveResult, c_int> {
     blocking(fd, flags, |world| world.receive(fd, len, flags))
 }
 

@@ -112,14 +112,14 @@ impl World {
         &mut self,
         fd: c_int,
         remote: SocketAddr,
-        first: First<'_>,
+        first: SynData<'_>,
     ) -> Result<usize, c_int> {
         self.follow_sysctl();
         self.settle(fd)?;
         let socket = self.socket_mut(fd)?;
         match &socket.kind {
             Kind::Fresh => {}
-            Kind::Deferred { .. } if matches!(first, First::None) => return Err(EISCONN),
+            Kind::Deferred { .. } if matches!(first, SynData::None) => return Err(EISCONN),
             Kind::Deferred { .. } => {}
             Kind::Connection { connected: true, .. } | Kind::Listener { .. } => return Err(EISCONN),
             Kind::Connection { .. } => {
@@ -133,16 +133,16 @@ impl World {
         let free = bits & CLIENT_NO_COOKIE != 0 || options.no_cookie;
         let known = free || self.knows_cookie(remote.ip());
         let fast = match first {
-            First::None => options.fast_open_connect,
-            First::Data(_) => true,
+            SynData::None => options.fast_open_connect,
+            SynData::Data(_) => true,
         };
-        if matches!(first, First::None) && fast && known && bits & CLIENT != 0 {
+        if matches!(first, SynData::None) && fast && known && bits & CLIENT != 0 {
             self.socket_mut(fd)?.kind = Kind::Deferred { remote };
             return Ok(0);
         }
         let data = match first {
             // Without a cookie no data rides in the SYN, and the kernel takes none.
-            First::Data(data) if known => data,
+            SynData::Data(data) if known => data,
             _ => &[],
         };
         let tcp = Arc::new(tcp_config(&self.sysctl, &options, &self.flags));
@@ -360,7 +360,7 @@ impl World {
 
 /// The data that a connect may send in its SYN.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum First<'a> {
+pub(crate) enum SynData<'a> {
     /// None: the call is a `connect`.
     None,
     /// Data of a `sendto` with MSG_FASTOPEN, or of the first write after a deferred connect.

@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 
 /// What prevents a connection from sending more, as `tcp_info` counts the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Held {
+pub(crate) enum SendLimit {
     /// There is nothing to send.
     #[default]
     Idle,
@@ -53,7 +53,7 @@ pub(crate) enum Held {
 /// How long each of these was the limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Times {
-    held: Held,
+    held: SendLimit,
     since: u64,
     /// Time busy for any reason, limited by the peer's window, and limited by the send buffer, µs.
     pub spent: [u64; 3],
@@ -61,13 +61,13 @@ pub(crate) struct Times {
 
 impl Times {
     /// Records that the limit is `held` from now (µs) on.
-    pub(crate) fn turn(&mut self, held: Held, now: u64) {
+    pub(crate) fn turn(&mut self, held: SendLimit, now: u64) {
         let passed = now - self.since;
         let counts = match self.held {
-            Held::Idle => [false; 3],
-            Held::Busy => [true, false, false],
-            Held::Window => [true, true, false],
-            Held::Buffer => [true, false, true],
+            SendLimit::Idle => [false; 3],
+            SendLimit::Busy => [true, false, false],
+            SendLimit::Window => [true, true, false],
+            SendLimit::Buffer => [true, false, true],
         };
         for (spent, _) in self.spent.iter_mut().zip(counts).filter(|(_, counts)| *counts) {
             *spent += passed;

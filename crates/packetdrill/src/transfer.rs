@@ -1,6 +1,6 @@
 //! Calls that transfer data. Each is one attempt.
 
-use crate::calls::First;
+use crate::calls::SynData;
 use crate::socket::{Kind, Socket};
 use crate::world::World;
 use firstflight_stack::IoError;
@@ -26,7 +26,7 @@ pub(crate) struct Sending<'a> {
 
 /// The result of a receive.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceiveResult {
     /// The data. Empty with MSG_TRUNC alone.
     pub data: Vec<u8>,
     /// The call's result.
@@ -148,7 +148,7 @@ impl World {
         };
         sending.opened = true;
         if let Some(remote) = remote {
-            let taken = self.connect(fd, remote, First::Data(sending.data))?;
+            let taken = self.connect(fd, remote, SynData::Data(sending.data))?;
             (sending.done, sending.syn) = (taken, true);
             if taken < sending.data.len() && self.blocks(fd, sending.flags)? {
                 // The rest is sent right after the SYN-ACK, and acknowledges it.
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// Receives up to `len` bytes. `EAGAIN` means that no data has arrived yet.
-    pub(crate) fn receive(&mut self, fd: c_int, len: usize, flags: c_int) -> Result<Received, c_int> {
+    pub(crate) fn receive(&mut self, fd: c_int, len: usize, flags: c_int) -> Result<ReceiveResult, c_int> {
         self.settle(fd)?;
         let socket = self.socket(fd)?;
         let id = match socket.kind {
@@ -199,16 +199,16 @@ impl World {
         let left = self.machine(id).map_or(0, |m| m.readable());
         let ended = self.machine(id).is_none_or(|m| m.peer_closed());
         let left = if left == 0 && ended { 1 } else { left };
-        Ok(Received { data, count, inq: inq.then_some(left) })
+        Ok(ReceiveResult { data, count, inq: inq.then_some(left) })
     }
 
     /// The result of a read without data: the end of the stream, an error, or `EAGAIN`.
-    fn nothing_to_read(&mut self, fd: c_int) -> Result<Received, c_int> {
+    fn nothing_to_read(&mut self, fd: c_int) -> Result<ReceiveResult, c_int> {
         let ended =
             self.socket(fd)?.connection().and_then(|id| self.machine(id)).is_none_or(|m| m.peer_closed());
         let socket = self.socket_mut(fd)?;
         let inq = socket.options.inq.then_some(1);
-        let end = Ok(Received { data: Vec::new(), count: 0, inq });
+        let end = Ok(ReceiveResult { data: Vec::new(), count: 0, inq });
         if ended && socket.error.is_none() {
             return end;
         }

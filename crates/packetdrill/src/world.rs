@@ -9,9 +9,9 @@
 use crate::buffer::is_full;
 use crate::readiness::Epoll;
 use crate::settings::Flags;
-use crate::socket::{Held, Kind, Socket};
+use crate::socket::{Kind, SendLimit, Socket};
 use crate::sysctl::Sysctl;
-use firstflight_stack::{ConnId, Drop, Event, ListenerId, Readiness, Stack};
+use firstflight_stack::{ConnId, Event, ListenerId, PacketDrop, Readiness, Stack};
 use firstflight_wire::{Clock, Instant};
 use libc::{EBADF, ENOTSOCK, c_int};
 use std::collections::{BTreeMap, VecDeque};
@@ -334,7 +334,8 @@ impl World {
     /// Records what limits each connection's sending.
     fn note_times(&mut self) {
         let now = self.clock;
-        let held: Vec<(c_int, Held)> = self.sockets().map(|(fd, socket)| (fd, self.held(socket))).collect();
+        let held: Vec<(c_int, SendLimit)> =
+            self.sockets().map(|(fd, socket)| (fd, self.held(socket))).collect();
         for (fd, held) in held {
             if let Ok(socket) = self.socket_mut(fd) {
                 socket.times.turn(held, now);
@@ -342,17 +343,19 @@ impl World {
         }
     }
 
-    fn held(&self, socket: &Socket) -> Held {
-        let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else { return Held::Idle };
+    fn held(&self, socket: &Socket) -> SendLimit {
+        let Some(machine) = socket.connection().and_then(|id| self.machine(id)) else {
+            return SendLimit::Idle;
+        };
         let (queued, unsent) = (machine.unacknowledged(), machine.unsent());
         let window = (machine.facts().peer_window as usize).saturating_sub(queued.saturating_sub(unsent));
         match () {
-            () if queued == 0 => Held::Idle,
+            () if queued == 0 => SendLimit::Idle,
             () if unsent > 0 && !is_full(machine) && window < unsent.min(usize::from(machine.mss())) => {
-                Held::Window
+                SendLimit::Window
             }
-            () if unsent == 0 && socket.wants_room => Held::Buffer,
-            () => Held::Busy,
+            () if unsent == 0 && socket.wants_room => SendLimit::Buffer,
+            () => SendLimit::Busy,
         }
     }
 
@@ -371,7 +374,7 @@ impl World {
         }
         self.flags.paced |= state_file("paced").is_some_and(|path| path.exists());
         self.follow_mtu();
-        let strange = self.stack.counters().dropped(Drop::BadIcmp);
+        let strange = self.stack.counters().dropped(PacketDrop::BadIcmp);
         if strange > 0
             && let Some(path) = state_file("nstat")
         {

@@ -2,12 +2,12 @@
 
 use crate::body::Upload;
 use crate::failure::Failure;
-use crate::reach::Place;
+use crate::reach::AllowedServer;
 use crate::shared::Shared;
 use firstflight::{Authority, LazyStream, ReplaySafety};
-use firstflight_http::heard::{Counted, Heard};
+use firstflight_http::heard::{CountedStream, Heard};
 use firstflight_http::idle::Kept;
-use firstflight_http::resend::{Before, Fate};
+use firstflight_http::resend::{AttemptFate, Before};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
@@ -53,8 +53,8 @@ impl Kept for Link {
 
 /// A request that got no response.
 pub(crate) struct Unanswered {
-    pub fate: Fate,
-    pub told: Told,
+    pub fate: AttemptFate,
+    pub told: FailureTold,
 }
 
 impl Link {
@@ -65,13 +65,13 @@ impl Link {
         server: &Authority,
         safety: ReplaySafety,
         is_connected: &Arc<AtomicBool>,
-    ) -> Result<Self, Told> {
+    ) -> Result<Self, FailureTold> {
         let (connects, to, told) = (Arc::clone(shared), server.clone(), Arc::clone(is_connected));
         let failed = Arc::<Mutex<Option<Failure>>>::default();
         let fails = Arc::clone(&failed);
         let lazy = LazyStream::new(move |first: Vec<u8>| async move {
             let connecting = async {
-                let stream = Place::request(&connects, &to, safety.flight(&first)).await?;
+                let stream = AllowedServer::request(&connects, &to, safety.flight(&first)).await?;
                 told.store(true, Ordering::Relaxed);
                 Ok(stream)
             };
@@ -80,7 +80,7 @@ impl Link {
                 io::Error::other("not connected")
             })
         });
-        let (io, heard) = Counted::new(lazy);
+        let (io, heard) = CountedStream::new(lazy);
         let mut builder = Builder::new();
         builder.max_buf_size(shared.limits.head.max(8192)).max_headers(shared.limits.fields);
         let (sender, connection) =
@@ -122,26 +122,26 @@ impl Link {
             let unsent = error.take_message().is_some();
             let error = error.into_error();
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let told = failed.map_or_else(|| no_response(&error), |failure| Told::of(&failure));
+            let told = failed.map_or_else(|| no_response(&error), |failure| FailureTold::of(&failure));
             Unanswered { fate: before.fate(&self.heard, unsent, &error), told }
         })
     }
 }
 
 /// Why a request got no response: the innermost cause.
-fn no_response(error: &hyper::Error) -> Told {
+fn no_response(error: &hyper::Error) -> FailureTold {
     let last = firstflight::causes(error).last();
-    Told::of(&Failure::Response(last.map_or_else(String::new, ToString::to_string)))
+    FailureTold::of(&Failure::Response(last.map_or_else(String::new, ToString::to_string)))
 }
 
 /// What a client is told of a failure.
-pub(crate) struct Told {
+pub(crate) struct FailureTold {
     pub status: http::StatusCode,
     pub error_type: &'static str,
     pub text: String,
 }
 
-impl Told {
+impl FailureTold {
     pub(crate) fn of(failure: &Failure) -> Self {
         Self { status: failure.status(), error_type: failure.error_type(), text: failure.to_string() }
     }

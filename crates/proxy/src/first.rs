@@ -17,7 +17,7 @@ const MOST: usize = 64 * 1024;
 
 /// The first data of a client.
 #[derive(Debug)]
-pub(crate) struct First {
+pub(crate) struct FirstClientData {
     bytes: Vec<u8>,
     /// So many of them may be executed twice. 0: none.
     safe: usize,
@@ -26,7 +26,7 @@ pub(crate) struct First {
     made: Mutex<Vec<(u32, usize)>>,
 }
 
-impl First {
+impl FirstClientData {
     /// Reads what the client sends first, behind `bytes` that it has sent already: a whole ClientHello, or anything else.
     /// `None` if nothing comes in time. Then, and if the client has closed its direction, the next read says so.
     ///
@@ -39,7 +39,7 @@ impl First {
     ) -> io::Result<Option<Self>> {
         let until = Instant::now() + PATIENCE;
         // Nothing is a beginning of a ClientHello, too.
-        while hello::look(&bytes) == hello::First::More && bytes.len() < MOST {
+        while hello::look(&bytes) == hello::FirstRead::More && bytes.len() < MOST {
             let room = MOST - bytes.len();
             bytes.reserve(room.min(4096));
             match timeout_at(until, (&mut *near).take(room as u64).read_buf(&mut bytes)).await {
@@ -52,7 +52,7 @@ impl First {
 
     fn of(bytes: Vec<u8>, early_data: EarlyData) -> Self {
         let safe = match hello::look(&bytes) {
-            hello::First::Hello { length, .. } => length,
+            hello::FirstRead::Hello { length, .. } => length,
             _ if ReplaySafety::ByMethod.flight(&bytes).is_replayable() => bytes.len(),
             _ => 0,
         };
@@ -93,7 +93,7 @@ impl First {
     }
 }
 
-impl MakeFlight for First {
+impl MakeFlight for FirstClientData {
     fn is_replayable(&self, certified: bool) -> bool {
         self.safe > 0 && !(certified && self.rides_once())
     }

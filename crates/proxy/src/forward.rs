@@ -2,7 +2,7 @@
 
 use crate::body::{Body, Download, Passing, Upload, full};
 use crate::conn::Conn;
-use crate::connector::{Link, Told, Unanswered};
+use crate::connector::{FailureTold, Link, Unanswered};
 use crate::event::Protocol;
 use crate::failure::Failure;
 use crate::headers;
@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::shared::Shared;
 use firstflight::{Authority, ReplaySafety};
 use firstflight_http::conn::Left;
-use firstflight_http::resend::{Again, Fate, again};
+use firstflight_http::resend::{Again, AttemptFate, again};
 use firstflight_http::target::{self, Target};
 use firstflight_http::{login, response};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -90,7 +90,7 @@ impl Forwarder {
         if OTHER_SERVICES.contains(&server.port()) {
             let failure = Failure::Port(server.port());
             self.shared.refused(failure.to_string());
-            return Ok(told(&Told::of(&failure)));
+            return Ok(told(&FailureTold::of(&failure)));
         }
         if headers::is_last(&head.method, &mut head.headers) {
             return Ok(Response::new(full("")));
@@ -145,7 +145,11 @@ impl Forwarder {
         }
     }
 
-    async fn exchange(&self, visitor: &Visitor, ask: &Ask) -> Result<(Response<Incoming>, Link), Told> {
+    async fn exchange(
+        &self,
+        visitor: &Visitor,
+        ask: &Ask,
+    ) -> Result<(Response<Incoming>, Link), FailureTold> {
         let (response, link) = self.attempt(visitor, ask, ReplaySafety::ByMethod).await?;
         if response.status() == StatusCode::TOO_EARLY && ask.may_be_late {
             // The server saw the request before it knew the client. Now it does (RFC 8470 §5.2).
@@ -161,7 +165,7 @@ impl Forwarder {
         visitor: &Visitor,
         ask: &Ask,
         safety: ReplaySafety,
-    ) -> Result<(Response<Incoming>, Link), Told> {
+    ) -> Result<(Response<Incoming>, Link), FailureTold> {
         let mut only_new = false;
         loop {
             let kept = || visitor.owned.take(&ask.server).or_else(|| self.pool.take(&ask.server));
@@ -187,7 +191,7 @@ impl Forwarder {
             if !goes_again || !ask.upload.is_whole() {
                 return Err(told);
             }
-            only_new = fate != Fate::NotExecuted;
+            only_new = fate != AttemptFate::NotExecuted;
         }
     }
 
@@ -203,8 +207,8 @@ impl Forwarder {
                 Ok(result) => return result,
                 Err(_) if ask.upload.last() > last => {}
                 Err(_) => {
-                    let told = Told::of(&Failure::ResponseTimedOut);
-                    return Err(Unanswered { fate: Fate::Answered, told });
+                    let told = FailureTold::of(&Failure::ResponseTimedOut);
+                    return Err(Unanswered { fate: AttemptFate::Answered, told });
                 }
             }
         }
@@ -217,8 +221,8 @@ impl Forwarder {
         ask: &Ask,
         response: Response<Incoming>,
         mut link: Link,
-    ) -> Result<Response<Body>, Told> {
-        let wrong = |text: String| Told::of(&Failure::Response(text));
+    ) -> Result<Response<Body>, FailureTold> {
+        let wrong = |text: String| FailureTold::of(&Failure::Response(text));
         let (mut head, body) = response.into_parts();
         if head.status.is_informational() {
             return Err(wrong("the server changed the protocol".into()));
@@ -266,7 +270,7 @@ pub(crate) fn connect_target(uri: &Uri) -> Option<Authority> {
 }
 
 /// Says why there is no response, or no tunnel.
-pub(crate) fn told(reason: &Told) -> Response<Body> {
+pub(crate) fn told(reason: &FailureTold) -> Response<Body> {
     let mut response = refusal(reason.status, &reason.text);
     let status = format!("firstflight; error={}", reason.error_type);
     if let Ok(status) = HeaderValue::from_str(&status) {

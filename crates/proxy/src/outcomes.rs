@@ -2,7 +2,7 @@
 
 use firstflight::credential::{Outcome, Reason};
 use firstflight::dns_path::HeldBack;
-use firstflight::{Authority, Host, Outlook, Stream};
+use firstflight::{Authority, Host, ServerKnowledge, Stream};
 use lru::LruCache;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
@@ -214,7 +214,7 @@ impl Board {
     }
 
     /// What the client knew of the server before the connect.
-    pub(crate) fn expect(&self, server: &Authority, outlook: Outlook, now: u64) {
+    pub(crate) fn expect(&self, server: &Authority, outlook: ServerKnowledge, now: u64) {
         if outlook.is_good() {
             self.change(server, now, |entry, _| entry.speaks = entry.speaks.or(Some(true)));
         }

@@ -3,20 +3,20 @@
 use crate::body::Body;
 use crate::client_end::Near;
 use crate::conn::{Conn, ForHyper};
-use crate::connector::Told;
+use crate::connector::FailureTold;
 use crate::event::Protocol;
 use crate::forward::{Forwarder, Visitor, connect_target, refusal, told};
 use crate::outcomes::Tally;
 use crate::pages;
 use crate::pool::Pool;
 use crate::settings::{ADDRESS, Limits, ProxyBuilder};
-use crate::shared::{Held, Rules, Shared, Stopping};
+use crate::shared::{ConnectionPermit, Rules, Shared, Stopping};
 use crate::socks;
 use crate::tunnel::{self, Tunnel};
 use bytes::Bytes;
 use firstflight::{Authority, Client};
 use firstflight_http::patience;
-use firstflight_http::target::{self, Asked, Target};
+use firstflight_http::target::{self, RequestedHost, Target};
 use firstflight_http::{fields, framing};
 use http::header::{HOST, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
@@ -55,14 +55,14 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Proxy {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    site: Arc<Site>,
+    site: Arc<ProxyContext>,
     drain: Duration,
     places: Arc<Semaphore>,
     stopping: watch::Sender<Stopping>,
 }
 
 /// What connections need.
-struct Site {
+struct ProxyContext {
     shared: Arc<Shared>,
     forwarder: Forwarder,
 }
@@ -152,7 +152,7 @@ impl Proxy {
         });
         let forwarder = Forwarder::new(&shared);
         let places = Arc::new(Semaphore::new(settings.limits.connections));
-        let site = Arc::new(Site { shared, forwarder });
+        let site = Arc::new(ProxyContext { shared, forwarder });
         Ok(Self { listeners, addresses, site, drain: settings.drain, places, stopping })
     }
 
@@ -223,7 +223,7 @@ async fn accept(
     listeners: &[TcpListener],
     places: &Arc<Semaphore>,
     alive: &mpsc::Sender<()>,
-) -> (TcpStream, Held) {
+) -> (TcpStream, ConnectionPermit) {
     // The semaphore is never closed.
     let permit = loop {
         match Arc::clone(places).acquire_owned().await {
@@ -237,7 +237,7 @@ async fn accept(
             all.find(Poll::is_ready).unwrap_or(Poll::Pending)
         });
         match accepted.await {
-            Ok((tcp, _)) => return (tcp, Held { _permit: permit, _alive: alive.clone() }),
+            Ok((tcp, _)) => return (tcp, ConnectionPermit { _permit: permit, _alive: alive.clone() }),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
                 sleep(PAUSE).await;
@@ -247,7 +247,7 @@ async fn accept(
 }
 
 /// Serves a connection. The first byte says which protocol it is.
-async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
+async fn serve(site: Arc<ProxyContext>, tcp: TcpStream, held: Arc<ConnectionPermit>) {
     let mut near = Near::new(tcp);
     let mut first = [0];
     let peeked = tokio::select! {
@@ -266,7 +266,7 @@ async fn serve(site: Arc<Site>, tcp: TcpStream, held: Arc<Held>) {
     }
 }
 
-async fn serve_http(site: Arc<Site>, near: Near, held: Arc<Held>) {
+async fn serve_http(site: Arc<ProxyContext>, near: Near, held: Arc<ConnectionPermit>) {
     let Ok(local) = near.tcp().local_addr() else { return };
     let limits = site.shared.limits;
     let conn = Conn::new(near, &limits);
@@ -320,7 +320,7 @@ fn is_timeout(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
-impl Site {
+impl ProxyContext {
     /// # Errors
     /// When the client has left.
     async fn answer(
@@ -328,7 +328,7 @@ impl Site {
         request: Request<Incoming>,
         local: SocketAddr,
         visitor: &Visitor,
-        held: Arc<Held>,
+        held: Arc<ConnectionPermit>,
     ) -> io::Result<Response<Body>> {
         let (parts, body) = request.into_parts();
         let refuse = |status: StatusCode, text: &str| {
@@ -349,7 +349,7 @@ impl Site {
                 () = visitor.conn.left() => Err(io::ErrorKind::ConnectionReset.into()),
             };
         }
-        let Ok(target) = Target::of(&parts, Asked::Clear) else {
+        let Ok(target) = Target::of(&parts, RequestedHost::Clear) else {
             return refuse(StatusCode::BAD_REQUEST, "the URI or the Host is not one host and port");
         };
         let request = Request::from_parts(parts, body);
@@ -359,7 +359,12 @@ impl Site {
         }
     }
 
-    async fn connect(&self, mut request: Request<Incoming>, conn: &Conn, held: Arc<Held>) -> Response<Body> {
+    async fn connect(
+        &self,
+        mut request: Request<Incoming>,
+        conn: &Conn,
+        held: Arc<ConnectionPermit>,
+    ) -> Response<Body> {
         let wrong = match connect_target(request.uri()) {
             None => "CONNECT needs a host and a port, and nothing else",
             Some(_) if !request.body().is_end_stream() => "CONNECT has no body",
@@ -375,11 +380,11 @@ impl Site {
         request: &mut Request<Incoming>,
         server: Authority,
         conn: &Conn,
-        held: Arc<Held>,
+        held: Arc<ConnectionPermit>,
     ) -> Response<Body> {
         let upgrade = hyper::upgrade::on(request);
         match Tunnel::open(&self.shared, server, Protocol::Connect).await {
-            Err(failure) => told(&Told::of(&failure)),
+            Err(failure) => told(&FailureTold::of(&failure)),
             Ok(tunnel) => {
                 conn.switch();
                 let (conn, limits) = (conn.clone(), self.shared.limits);
@@ -407,13 +412,13 @@ fn has_good_host(headers: &HeaderMap) -> bool {
 }
 
 /// The connection of an upgrade: what hyper has read of it, and then what waits in front of hyper.
-fn taken(upgraded: Upgraded, conn: &Conn, limits: &Limits) -> tunnel::Told {
+fn taken(upgraded: Upgraded, conn: &Conn, limits: &Limits) -> tunnel::ConfirmedClient {
     let hypers = upgraded.downcast::<TokioIo<ForHyper>>().map(|parts| parts.read_buf).unwrap_or_default();
     let (near, waits) = conn.take(limits);
-    tunnel::Told { near, read: [&hypers[..], &waits].concat().into() }
+    tunnel::ConfirmedClient { near, read: [&hypers[..], &waits].concat().into() }
 }
 
-async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {
+async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &ConnectionPermit) {
     let asked = tokio::select! {
         biased;
         asked = patience::timeout(shared.limits.head_timeout, ask(&mut near)) => asked,
@@ -439,7 +444,7 @@ async fn serve_socks(shared: &Arc<Shared>, mut near: Near, _held: &Held) {
     let code = opened.as_ref().map_or_else(|failure| failure.code(), |_| socks::Code::Succeeded);
     let answered = near.write_all(&socks::reply(code)).await;
     if let (Ok(tunnel), Ok(())) = (opened, answered) {
-        tunnel.run(tunnel::Told { near, read }).await;
+        tunnel.run(tunnel::ConfirmedClient { near, read }).await;
     }
 }
 

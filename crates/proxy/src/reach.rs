@@ -2,10 +2,10 @@
 
 use crate::event::{Event, Protocol};
 use crate::failure::Failure;
-use crate::first::First;
+use crate::first::FirstClientData;
 use crate::outcomes::Contact;
 use crate::shared::Shared;
-use firstflight::{Authority, FirstFlight, Outlook, Stream};
+use firstflight::{Authority, FirstFlight, ServerKnowledge, Stream};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokio::time::{Instant as Timer, timeout_at};
 
 /// A server that a client has named, and whose addresses are known and allowed.
-pub(crate) struct Place {
+pub(crate) struct AllowedServer {
     shared: Arc<Shared>,
     pub server: Authority,
     pub protocol: Protocol,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     grants_none: bool,
 }
 
-impl Place {
+impl AllowedServer {
     /// Looks up a server, and checks its addresses.
     pub(crate) async fn find(
         shared: &Arc<Shared>,
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// What is known of the server.
-    pub(crate) async fn outlook(&mut self) -> Outlook {
+    pub(crate) async fn outlook(&mut self) -> ServerKnowledge {
         let outlook = self.shared.client.outlook(&self.server, &self.addresses).await;
         self.grants_none = outlook.grants_none;
         self.shared.board.expect(&self.server, outlook, firstflight::unix_ms());
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// Connects with the first data of the client. The time until then does not count.
-    pub(crate) async fn connect_with(mut self, first: &First) -> Result<Stream, Failure> {
+    pub(crate) async fn connect_with(mut self, first: &FirstClientData) -> Result<Stream, Failure> {
         self.until = Timer::now() + self.shared.limits.connect_timeout;
         let connecting = self
             .shared

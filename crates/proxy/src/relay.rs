@@ -4,7 +4,7 @@ use crate::client_end::Near;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
 use firstflight::Stream;
-use firstflight_http::pump::{self, End, Limits, Start, Traffic};
+use firstflight_http::pump::{self, Limits, PumpEnd, Start, Traffic};
 use std::io;
 use std::task::Poll;
 
@@ -27,10 +27,10 @@ pub(crate) async fn relay(
     let timed_out = |text| Err(io::Error::new(io::ErrorKind::TimedOut, text));
     let result = tokio::select! {
         end = pumping => match end {
-            End::Closed => Ok(()),
-            End::Idle => timed_out("nothing passed for too long"),
-            End::HalfClosed => timed_out("nothing passed for too long after one direction had ended"),
-            End::Client(error) | End::Backend(error) => Err(error),
+            PumpEnd::Closed => Ok(()),
+            PumpEnd::Idle => timed_out("nothing passed for too long"),
+            PumpEnd::HalfClosed => timed_out("nothing passed for too long after one direction had ended"),
+            PumpEnd::Client(error) | PumpEnd::Backend(error) => Err(error),
         },
         () = shared.stopping(Stopping::Now) => Err(io::Error::other("the proxy was stopped")),
     };

@@ -45,7 +45,7 @@ pub(crate) enum Stopping {
 }
 
 /// A place among the connections of the proxy. The proxy waits at its end until all are gone.
-pub(crate) struct Held {
+pub(crate) struct ConnectionPermit {
     pub _permit: OwnedSemaphorePermit,
     pub _alive: mpsc::Sender<()>,
 }
@@ -68,9 +68,9 @@ impl Shared {
         });
     }
 
-    /// A client waits for its server. If this is dropped before [`Waiting::over`], the client has left.
-    pub(crate) fn waiting(self: &Arc<Self>, protocol: Protocol, server: &Authority) -> Waiting {
-        Waiting { shared: Some(Arc::clone(self)), protocol, server: server.clone() }
+    /// A client waits for its server. If this is dropped before [`WaitingClient::over`], the client has left.
+    pub(crate) fn waiting(self: &Arc<Self>, protocol: Protocol, server: &Authority) -> WaitingClient {
+        WaitingClient { shared: Some(Arc::clone(self)), protocol, server: server.clone() }
     }
 
     /// A client was refused.
@@ -87,20 +87,20 @@ impl Shared {
 }
 
 /// A client that waits for its server.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingClient {
     shared: Option<Arc<Shared>>,
     protocol: Protocol,
     server: Authority,
 }
 
-impl Waiting {
+impl WaitingClient {
     /// It has its answer.
     pub(crate) fn over(mut self) {
         self.shared = None;
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         // At its end the proxy leaves its clients.
         if let Some(shared) = self.shared.take().filter(|shared| *shared.stopping.borrow() < Stopping::Now) {

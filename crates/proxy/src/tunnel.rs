@@ -3,8 +3,8 @@
 use crate::client_end::Near;
 use crate::event::{Event, Protocol};
 use crate::failure::Failure;
-use crate::first::First;
-use crate::reach::Place;
+use crate::first::FirstClientData;
+use crate::reach::AllowedServer;
 use crate::relay::relay;
 use crate::shared::{Shared, Stopping};
 use bytes::Bytes;
@@ -24,13 +24,13 @@ pub(crate) struct Tunnel {
 enum State {
     /// The yes is early: the name resolved, there is a credential, and the last connect succeeded. So the client's first
     /// bytes ride in the first packet.
-    Early(Place),
+    Early(AllowedServer),
     /// The yes is true.
     Connected(Stream),
 }
 
 /// The client, once it was told yes.
-pub(crate) struct Told {
+pub(crate) struct ConfirmedClient {
     pub near: Near,
     /// What was read of it behind the request.
     pub read: Bytes,
@@ -48,7 +48,7 @@ impl Tunnel {
     ) -> Result<Self, Failure> {
         let waiting = shared.waiting(protocol, &server);
         let state = async {
-            let mut place = Place::find(shared, &server, protocol).await?;
+            let mut place = AllowedServer::find(shared, &server, protocol).await?;
             match place.outlook().await.is_good() {
                 true => Ok(State::Early(place)),
                 false => Ok(State::Connected(place.connect(false).await?)),
@@ -61,7 +61,7 @@ impl Tunnel {
 
     /// Carries the client's bytes, after the yes. If there is no connection after an early yes, or the connection fails,
     /// the client's is reset: it never gets bytes that the server did not send.
-    pub(crate) async fn run(self, mut client: Told) {
+    pub(crate) async fn run(self, mut client: ConfirmedClient) {
         let Self { shared, server, protocol, state } = self;
         let traffic = Traffic::default();
         let carried = async {
@@ -100,13 +100,13 @@ impl Tunnel {
 /// server is not reached, or the client has left.
 async fn begin(
     shared: &Arc<Shared>,
-    place: Place,
-    client: &mut Told,
+    place: AllowedServer,
+    client: &mut ConfirmedClient,
     traffic: &Traffic,
 ) -> io::Result<Option<Stream>> {
     let read = std::mem::take(&mut client.read).into();
     let first = tokio::select! {
-        first = First::read(&mut client.near, read, shared.early_data) => first?,
+        first = FirstClientData::read(&mut client.near, read, shared.early_data) => first?,
         () = shared.stopping(Stopping::Now) => return Ok(None),
     };
     let waiting = shared.waiting(place.protocol, &place.server);

@@ -1,6 +1,6 @@
 //! Connects in an event loop of Python.
 
-use crate::descriptor::{Told, told};
+use crate::descriptor::{OutcomeTuple, told};
 use crate::system;
 use firstflight::credential::{NetworkId, Outcome, Reason};
 use firstflight::kernel;
@@ -76,7 +76,7 @@ fn id(network: Option<&[u8]>) -> PyResult<NetworkId> {
 pub(crate) struct Connecting {
     /// `None` after `close`.
     work: Option<kernel::Connecting>,
-    told: Told,
+    told: OutcomeTuple,
     made: Option<(TcpStream, usize, bool)>,
 }
 
@@ -116,7 +116,7 @@ impl Connecting {
         (self.work, self.made) = (None, None);
     }
 
-    fn outcome(&self) -> Told {
+    fn outcome(&self) -> OutcomeTuple {
         self.told
     }
 

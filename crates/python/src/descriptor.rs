@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use std::os::fd::{BorrowedFd, RawFd};
 
 /// Outcome, reason, accepted, confirmed, early bytes, round-trip time in seconds, segments sent again.
-pub(crate) type Told = (&'static str, &'static str, bool, bool, u32, f64, u32);
+pub(crate) type OutcomeTuple = (&'static str, &'static str, bool, bool, u32, f64, u32);
 
 /// An outcome with what the kernel says of the connection.
-pub(crate) fn told(outcome: Outcome, early: u32, info: Option<&TcpInfo>) -> Told {
+pub(crate) fn told(outcome: Outcome, early: u32, info: Option<&TcpInfo>) -> OutcomeTuple {
     let reason = outcome.reason().map_or("none", Reason::as_str);
     let (confirmed, rtt) = info.map_or((false, 0.0), |info| (info.confirmed, info.srtt.as_secs_f64()));
     let again = info.map_or(0, |info| info.retransmissions);
@@ -31,7 +31,7 @@ fn descriptor<'a>(fd: RawFd) -> PyResult<BorrowedFd<'a>> {
 }
 
 #[pyfunction]
-pub(crate) fn fd_outcome(fd: RawFd, server: bool) -> PyResult<Told> {
+pub(crate) fn fd_outcome(fd: RawFd, server: bool) -> PyResult<OutcomeTuple> {
     let socket = descriptor(fd)?;
     if server {
         let arrived = kernel::accepted(&socket).map_err(|error| system(&error))?;

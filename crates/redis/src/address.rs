@@ -10,7 +10,7 @@ const CLUSTER_PORT: u16 = 6379;
 
 /// Where one server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum StorePlace {
     /// A name or an IP address (without brackets), and a port.
     Tcp(String, u16),
     Unix(PathBuf),
@@ -20,11 +20,11 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The one at this place.
-    One(Place),
+    One(StorePlace),
     /// The master of this name, as the sentinels at these places say.
-    Sentinel(Vec<Place>, String),
+    Sentinel(Vec<StorePlace>, String),
     /// The masters of the cluster that servers at these places belong to.
-    Cluster(Vec<Place>),
+    Cluster(Vec<StorePlace>),
 }
 
 /// A parsed address. It has no `Debug`, because it may contain a password.
@@ -54,18 +54,18 @@ fn readable(error: RedisError) -> RedisError {
 }
 
 /// An address of one server.
-fn one(url: &str) -> Result<(Place, RedisConnectionInfo), RedisError> {
+fn one(url: &str) -> Result<(StorePlace, RedisConnectionInfo), RedisError> {
     let info = url.into_connection_info().map_err(readable)?;
     let place = match info.addr() {
-        ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
-        ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+        ConnectionAddr::Tcp(host, port) => StorePlace::Tcp(host.clone(), *port),
+        ConnectionAddr::Unix(path) => StorePlace::Unix(path.clone()),
         _ => return Err(mistake("the scheme is unknown")),
     };
     Ok((place, info.redis_settings().clone()))
 }
 
 /// Hosts with commas between them, and the port of those that have none.
-fn several(hosts: &str, port: u16) -> Result<Vec<Place>, RedisError> {
+fn several(hosts: &str, port: u16) -> Result<Vec<StorePlace>, RedisError> {
     if hosts.split(',').count() > MOST_HOSTS {
         return Err(mistake("it names too many hosts"));
     }

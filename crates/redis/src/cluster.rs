@@ -1,6 +1,6 @@
 //! The masters of a Redis Cluster: one task watches each, keeps its lease, and hears what it says of the others.
 
-use crate::address::Place;
+use crate::address::StorePlace;
 use crate::cells;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
 use crate::error::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     dialer: Dialer,
     prefix: String,
     /// The places in the address. They are asked while no master is known.
-    seeds: Vec<Place>,
+    seeds: Vec<StorePlace>,
     state: Mutex<State>,
     /// A master is to be asked for its map at once.
     look: Notify,
@@ -46,7 +46,7 @@ impl Cluster {
     /// Begins to watch the cluster. An error is of the last place that was asked; then the places are asked again.
     pub(crate) async fn start(
         dialer: Dialer,
-        seeds: Vec<Place>,
+        seeds: Vec<StorePlace>,
         prefix: String,
     ) -> (Arc<Self>, Result<(), Failure>) {
         let state = Mutex::new(State::default());
@@ -148,7 +148,7 @@ impl Cluster {
     }
 
     /// Connects to a master, which proves that it is one.
-    async fn open(self: &Arc<Self>, id: &Id, place: &Place) -> Result<(Arc<Node>, Report), Failure> {
+    async fn open(self: &Arc<Self>, id: &Id, place: &StorePlace) -> Result<(Arc<Node>, Report), Failure> {
         let mut link = self.dialer.connect(place, Server::Redis).await?;
         let (asked, report) = report(&mut link, place).await?;
         let replicas = report.masters.get(id).ok_or(Failure::Replica)?.replicas;
@@ -186,7 +186,7 @@ impl Cluster {
 }
 
 /// What the server at `place` says, and when it was asked.
-async fn report(link: &mut MultiplexedConnection, place: &Place) -> Result<(Instant, Report), Failure> {
+async fn report(link: &mut MultiplexedConnection, place: &StorePlace) -> Result<(Instant, Report), Failure> {
     let asked = Instant::now();
     let text: String = redis::cmd("CLUSTER").arg("NODES").query_async(link).await?;
     Report::parse(&text, place).map(|report| (asked, report)).ok_or(Failure::NoMap)

@@ -2,7 +2,7 @@
 
 mod tls;
 
-use crate::address::{Address, Place};
+use crate::address::{Address, StorePlace};
 use crate::error::{AccessError, ConnectError, Failure};
 use firstflight_files::read_secret;
 use redis::aio::MultiplexedConnection;
@@ -84,13 +84,15 @@ impl Dialer {
     /// Connects to the server at `place`, and shows the user and the password. The caller limits the time.
     pub(crate) async fn connect(
         &self,
-        place: &Place,
+        place: &StorePlace,
         server: Server,
     ) -> Result<MultiplexedConnection, Failure> {
         let (login, tls) = self.read_files(server).await?;
         match place {
-            Place::Unix(path) => start(&login, UnixStream::connect(path).await.map_err(io_failure)?).await,
-            Place::Tcp(host, port) => {
+            StorePlace::Unix(path) => {
+                start(&login, UnixStream::connect(path).await.map_err(io_failure)?).await
+            }
+            StorePlace::Tcp(host, port) => {
                 let stream = connect_tcp(host, *port).await.map_err(io_failure)?;
                 match tls {
                     None => start(&login, stream).await,

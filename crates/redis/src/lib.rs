@@ -95,10 +95,10 @@ use cluster::Cluster;
 use dial::Dialer;
 use error::Failure;
 use firstflight::credential::JobRequest;
-use firstflight::{Answer, SharedStore};
+use firstflight::{SharedStore, StoreAnswer};
 use quorum::BEAT;
 use share::{Past, Share, Source};
-use shutdown_proof::LeftFile;
+use shutdown_proof::ShutdownProof;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -171,7 +171,7 @@ impl Shares {
 pub struct RedisStore {
     shares: Shares,
     options: Arc<Options>,
-    left: Option<LeftFile>,
+    left: Option<ShutdownProof>,
     /// Entries of sealed requests without a block.
     quota: Mutex<run::Quota>,
 }
@@ -216,7 +216,7 @@ impl RedisStore {
     /// # Errors
     /// As [`RedisStore::connect`] of the file, but for [`StateError::Locked`].
     pub fn check_state(path: &Path) -> Result<(), ConnectError> {
-        LeftFile::check(path).map_err(|error| ConnectError::State(path.to_owned(), error))
+        ShutdownProof::check(path).map_err(|error| ConnectError::State(path.to_owned(), error))
     }
 
     /// Whether the store can be asked at this moment.
@@ -351,7 +351,7 @@ async fn look_after(shares: Vec<Weak<Share>>) {
 }
 
 /// Puts an unused ticket back into the file. Nothing was asked, so nothing is owed.
-fn give_back(file: Option<&LeftFile>, ticket: Option<&str>) {
+fn give_back(file: Option<&ShutdownProof>, ticket: Option<&str>) {
     if let (Some(file), Some(ticket)) = (file, ticket)
         && let Err(error) = file.put(ticket)
     {
@@ -360,17 +360,17 @@ fn give_back(file: Option<&LeftFile>, ticket: Option<&str>) {
 }
 
 /// Opens the state file, and reads what it says about the previous process.
-async fn take_left(path: Option<PathBuf>) -> Result<(Option<LeftFile>, Option<String>), ConnectError> {
+async fn take_left(path: Option<PathBuf>) -> Result<(Option<ShutdownProof>, Option<String>), ConnectError> {
     let Some(path) = path else { return Ok((None, None)) };
     let here = path.clone();
-    let taken = tokio::task::spawn_blocking(move || LeftFile::take(&here)).await;
+    let taken = tokio::task::spawn_blocking(move || ShutdownProof::take(&here)).await;
     let taken = taken.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
     let (file, ticket) = taken.map_err(|error| ConnectError::State(path, error))?;
     Ok((Some(file), ticket))
 }
 
 impl SharedStore for RedisStore {
-    fn ask(&self, request: JobRequest) -> Answer<'_> {
+    fn ask(&self, request: JobRequest) -> StoreAnswer<'_> {
         Box::pin(self.shares.of(cells::of_request(&request)).answer(request))
     }
 

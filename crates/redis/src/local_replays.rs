@@ -30,7 +30,7 @@ pub(crate) const fn name(request: &JobRequest) -> Option<Name> {
 
 /// Ids and cookies that are used up in the memory of one connection. Bounded: the oldest ones make room.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct LocalReplays {
     most: usize,
     /// The number of the connection.
     of: u64,
@@ -40,13 +40,13 @@ pub(crate) struct Known {
     order: VecDeque<Name>,
 }
 
-impl Default for Known {
+impl Default for LocalReplays {
     fn default() -> Self {
         Self::with_room(MOST)
     }
 }
 
-impl Known {
+impl LocalReplays {
     /// Keeps at most this many.
     pub(crate) fn with_room(most: usize) -> Self {
         Self { most, of: 0, names: HashMap::new(), order: VecDeque::new() }

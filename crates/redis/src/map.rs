@@ -1,6 +1,6 @@
 //! Which master has which cell, as the masters of a cluster say, and how long they have agreed: `docs/farm-masters.md`.
 
-use crate::address::Place;
+use crate::address::StorePlace;
 use crate::cells::{self, CELLS, SLOTS};
 use crate::quorum::LEASE;
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ pub(crate) type Id = Arc<str>;
 /// A master with slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {
-    pub place: Place,
+    pub place: StorePlace,
     /// The replicas that are known, also those that do not answer.
     pub replicas: usize,
 }
@@ -36,7 +36,7 @@ type Owners = Arc<[Option<Id>]>;
 
 impl Report {
     /// `asked` is the place of the node that answers, which may not know its own address.
-    pub(crate) fn parse(text: &str, asked: &Place) -> Option<Self> {
+    pub(crate) fn parse(text: &str, asked: &StorePlace) -> Option<Self> {
         let mut slots: Vec<Option<Id>> = vec![None; usize::from(SLOTS)];
         let mut masters = HashMap::new();
         let mut replicas: HashMap<&str, usize> = HashMap::new();
@@ -96,7 +96,7 @@ fn cell_slots() -> &'static [u16] {
 }
 
 /// `IP:PORT@BUS[,NAME]`. A node that does not know its own address leaves it out.
-fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
+fn place(address: &str, asked: &StorePlace, is_asked: bool) -> Option<StorePlace> {
     let (address, name) = match address.split_once(',') {
         Some((address, name)) => (address, name.split(',').next().filter(|name| !name.is_empty())),
         None => (address, None),
@@ -106,7 +106,7 @@ fn place(address: &str, asked: &Place, is_asked: bool) -> Option<Place> {
     match (name, host, asked) {
         (None, "", asked) if is_asked => Some(asked.clone()),
         (None, "", _) => None,
-        (name, host, _) => Some(Place::Tcp(name.unwrap_or(host).to_owned(), port.parse().ok()?)),
+        (name, host, _) => Some(StorePlace::Tcp(name.unwrap_or(host).to_owned(), port.parse().ok()?)),
     }
 }
 

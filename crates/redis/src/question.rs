@@ -14,7 +14,7 @@ const USED_LIVES: Duration = Duration::from_secs(3600);
 /// A question's command, and the meaning of its reply.
 pub(crate) struct Question {
     pub command: Cmd,
-    about: About,
+    about: QuestionSubject,
     /// The first flight's stamp, if a memory that has just begun must not accept it.
     stamp: Option<Stamp>,
     /// How long the store keeps the id or the used cookie from now on, if it was new.
@@ -23,7 +23,7 @@ pub(crate) struct Question {
 
 /// What a question is about, and thus what its reply means.
 #[derive(Clone, Copy)]
-enum About {
+enum QuestionSubject {
     /// The id of a guard.
     Id,
     /// The use of a cookie, by this first flight.
@@ -63,18 +63,23 @@ impl Question {
                 };
                 command.arg("NX");
                 let stamp = Some(Stamp { ahead_ms, reach_ms, unix_ms });
-                Self { command, about: About::Id, stamp, keeps: Some(Duration::from_millis(keep_ms)) }
+                Self {
+                    command,
+                    about: QuestionSubject::Id,
+                    stamp,
+                    keeps: Some(Duration::from_millis(keep_ms)),
+                }
             }
             JobRequest::Redeem { serial, flight } => {
                 // Use it up whatever the value was: see the rules of `SharedStore`.
                 let mut command = use_up(names, serial, &used(flight));
                 command.arg("GET");
-                Self { command, about: About::Use(flight), stamp: None, keeps: Some(USED_LIVES) }
+                Self { command, about: QuestionSubject::Use(flight), stamp: None, keeps: Some(USED_LIVES) }
             }
             JobRequest::Activate { serial } => {
                 let mut command = set(names.cookie(serial.get()), ACTIVE, millis(cookie_lifetime));
                 command.arg("NX");
-                Self { command, about: About::Activation, stamp: None, keeps: None }
+                Self { command, about: QuestionSubject::Activation, stamp: None, keeps: None }
             }
             _ => return None,
         })
@@ -83,19 +88,21 @@ impl Question {
     /// The meaning of a reply's value, whatever the memory's age is.
     fn read(&self, value: Option<&str>) -> JobResult {
         match (self.about, value) {
-            (About::Id, Some(_)) | (About::Use(_), Some(ACTIVE)) | (About::Activation, _) => {
-                JobResult::Accept
+            (QuestionSubject::Id, Some(_))
+            | (QuestionSubject::Use(_), Some(ACTIVE))
+            | (QuestionSubject::Activation, _) => JobResult::Accept,
+            (QuestionSubject::Id, None) => JobResult::Repeat,
+            (QuestionSubject::Use(Some(flight)), Some(value)) if value == used(Some(flight)) => {
+                JobResult::Repeat
             }
-            (About::Id, None) => JobResult::Repeat,
-            (About::Use(Some(flight)), Some(value)) if value == used(Some(flight)) => JobResult::Repeat,
-            (About::Use(_), Some(_)) => JobResult::Refuse(Reason::Replay),
-            (About::Use(_), None) => JobResult::Refuse(Reason::NotActive),
+            (QuestionSubject::Use(_), Some(_)) => JobResult::Refuse(Reason::Replay),
+            (QuestionSubject::Use(_), None) => JobResult::Refuse(Reason::NotActive),
         }
     }
 
     /// The first flight that a reply names as the one that used the cookie, if it is known: this one or another.
     pub(crate) fn used_by(&self, reply: &Reply) -> Option<FlightId> {
-        let About::Use(flight) = self.about else { return None };
+        let QuestionSubject::Use(flight) = self.about else { return None };
         match reply.value.as_deref()? {
             ACTIVE => flight,
             value => {

@@ -2,7 +2,7 @@
 
 use crate::node::{Reply, millis};
 use crate::question::Question as Asked;
-use crate::share::{Heard, Share};
+use crate::share::{QuestionResult, Share};
 use crate::{RedisStore, cells};
 use firstflight::credential::JobRequest;
 use firstflight_seal::{
@@ -22,7 +22,7 @@ const MINUTES: usize = 16;
 
 impl RedisStore {
     /// Tests whether a sealed request is in the strike register of the farm, and puts it there. Give the answer to
-    /// [`Asked::answered`](firstflight_seal::Asked::answered) or
+    /// [`Asked::answered`](firstflight_seal::EarlyCandidate::answered) or
     /// [`Waiting::answered`](firstflight_seal::Waiting::answered). While the store is lost the answer is
     /// [`RegisterAnswer::Unavailable`] at once, and the request is reported to the store later.
     pub async fn run(&self, question: &Question) -> RegisterAnswer {
@@ -55,8 +55,8 @@ impl RedisStore {
         let heard = share.hear(request, read).await;
         waited_for.ends();
         let answer = match heard {
-            Ok(Heard::Reply(answer)) => answer,
-            Ok(Heard::Known(_)) => RegisterAnswer::Seen,
+            Ok(QuestionResult::Reply(answer)) => answer,
+            Ok(QuestionResult::Known(_)) => RegisterAnswer::Seen,
             Err(_) => RegisterAnswer::Unavailable,
         };
         if in_quota && matches!(answer, RegisterAnswer::New | RegisterAnswer::Floor { .. }) {

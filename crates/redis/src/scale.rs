@@ -81,7 +81,7 @@ enum Refused {
 }
 
 /// A question that has no answer yet.
-struct Open {
+struct OpenQuestion {
     until: u64,
     member: usize,
     number: u64,

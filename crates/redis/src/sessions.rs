@@ -38,17 +38,17 @@ pub struct RedisSessions {
     store: Arc<RedisStore>,
     cipher: XChaCha20Poly1305,
     most: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<GivenSessions>,
 }
 
 /// What this member has given to Redis, the oldest first.
 #[derive(Debug, Default)]
-struct Kept {
+struct GivenSessions {
     sessions: VecDeque<(Id, usize)>,
     bytes: usize,
 }
 
-impl Kept {
+impl GivenSessions {
     /// A session is added. Returns those that have to go.
     fn add(&mut self, id: Id, bytes: usize, most: usize) -> Vec<Id> {
         self.sessions.push_back((id, bytes));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_oldest_sessions_go() {
-        let mut kept = Kept::default();
+        let mut kept = GivenSessions::default();
         assert!(kept.add([1; 32], 40, 100).is_empty() && kept.add([2; 32], 40, 100).is_empty());
         assert_eq!(kept.add([3; 32], 90, 100), [[1; 32], [2; 32]]);
         assert_eq!(kept.add([4; 32], 101, 100), [[3; 32], [4; 32]]);

@@ -1,19 +1,19 @@
 //! A memory that a member asks: its connection, its beginning, and what it is owed. A store has one.
 
 use crate::Options;
-use crate::address::Place;
+use crate::address::StorePlace;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
 use crate::dial::{CONNECT_WITHIN, Dialer, Server};
 use crate::doubtful::Doubtful;
 use crate::error::Failure;
-use crate::local_replays::{self, Known};
+use crate::local_replays::{self, LocalReplays};
 use crate::memory::Memories;
 use crate::node::{Node, Reply};
 use crate::question::Question;
 use crate::quorum::{BEAT, LEASE};
 use crate::sentinel;
-use crate::unreported::Owed;
+use crate::unreported::UnreportedQuestions;
 use firstflight::StoreError;
 use firstflight::credential::{JobRequest, JobResult, Reason};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,8 +26,8 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Where the server of a share is found.
 pub(crate) enum Source {
-    One(Arc<Dialer>, Place),
-    Sentinel(Arc<Dialer>, Vec<Place>, String),
+    One(Arc<Dialer>, StorePlace),
+    Sentinel(Arc<Dialer>, Vec<StorePlace>, String),
     /// A cell of a cluster.
     Cell(Arc<Cluster>, usize),
 }
@@ -57,8 +57,8 @@ struct State {
     /// `None` while the store is lost.
     connection: Option<Connection>,
     memories: Memories,
-    owed: Owed,
-    known: Known,
+    owed: UnreportedQuestions,
+    known: LocalReplays,
     doubtful: Doubtful,
     past: Past,
     /// A task is connecting.
@@ -80,7 +80,7 @@ pub(crate) enum Past {
 }
 
 /// What a member learns about a question.
-pub(crate) enum Heard<T> {
+pub(crate) enum QuestionResult<T> {
     /// From the store's reply.
     Reply(T),
     /// Without a question: the id or cookie is used up.
@@ -91,8 +91,8 @@ impl Share {
     pub(crate) fn new(source: Source, scope: String, options: Arc<Options>, past: Past) -> Self {
         let mut state = State { past, ..State::default() };
         if matches!(source, Source::Cell(..)) {
-            state.owed = Owed::of_many();
-            state.known = Known::with_room(local_replays::MOST_OF_MANY);
+            state.owed = UnreportedQuestions::of_many();
+            state.known = LocalReplays::with_room(local_replays::MOST_OF_MANY);
         }
         Self { source, scope, options, state: Mutex::new(state) }
     }
@@ -167,7 +167,7 @@ impl Share {
     pub(crate) async fn answer(self: &Arc<Self>, request: JobRequest) -> Result<JobResult, StoreError> {
         let read = |question: &Question, reply: &Reply, asked, since| question.answer(reply, asked, since);
         Ok(match self.hear(request, read).await? {
-            Heard::Reply(answer) | Heard::Known(answer) => answer,
+            QuestionResult::Reply(answer) | QuestionResult::Known(answer) => answer,
         })
     }
 
@@ -176,7 +176,7 @@ impl Share {
         self: &Arc<Self>,
         request: JobRequest,
         read: impl Fn(&Question, &Reply, Instant, Instant) -> Option<T>,
-    ) -> Result<Heard<T>, StoreError> {
+    ) -> Result<QuestionResult<T>, StoreError> {
         let connection = {
             let mut state = self.lock();
             let Some(connection) = state.connection.clone() else {
@@ -192,20 +192,22 @@ impl Share {
             if state.owed.holds(&request) {
                 // The store may not know that this id or cookie is used up, but the data was sent by the ordinary
                 // handshake.
-                return Ok(Heard::Known(JobResult::Refuse(Reason::Replay)));
+                return Ok(QuestionResult::Known(JobResult::Refuse(Reason::Replay)));
             }
             if let Some(answer) = state.known.answer(connection.number, &request, Instant::now()) {
-                return Ok(Heard::Known(answer));
+                return Ok(QuestionResult::Known(answer));
             }
             connection
         };
         let (failure, of) = match self.try_to_hear(request, &connection, &read).await {
-            Ok(answer) => return answer.map(Heard::Reply).ok_or(StoreError::Unsupported),
+            Ok(answer) => return answer.map(QuestionResult::Reply).ok_or(StoreError::Unsupported),
             Err(failure) => match self.meet_again(&connection, &failure).await {
                 // A guard's id is set by now, so only cookies can be asked for again.
                 Some(met) if !matches!(request, JobRequest::GuardSet { .. }) => {
                     match self.try_to_hear(request, &met, &read).await {
-                        Ok(answer) => return answer.map(Heard::Reply).ok_or(StoreError::Unsupported),
+                        Ok(answer) => {
+                            return answer.map(QuestionResult::Reply).ok_or(StoreError::Unsupported);
+                        }
                         Err(failure) => (failure, met),
                     }
                 }
@@ -385,7 +387,7 @@ impl Share {
     }
 
     /// Reports to the store the questions that could not be asked.
-    async fn make_up(&self, connection: &Connection, owed: Owed) -> Result<(), Failure> {
+    async fn make_up(&self, connection: &Connection, owed: UnreportedQuestions) -> Result<(), Failure> {
         for part in owed.parts() {
             let questions = part.requests().filter_map(|&request| self.question(request, connection));
             connection.tell(questions.map(|question| question.command)).await?;

@@ -22,9 +22,9 @@ const LONGEST: usize = 256;
 
 /// The state file. This process is its only user until this is dropped.
 #[derive(Debug)]
-pub(crate) struct LeftFile(StateFile);
+pub(crate) struct ShutdownProof(StateFile);
 
-impl LeftFile {
+impl ShutdownProof {
     /// Locks the file at `path`, and removes the ticket from it, if there is one.
     pub(crate) fn take(path: &Path) -> Result<(Self, Option<String>), StateError> {
         let file = StateFile::lock(path).map_err(|error| match error {
@@ -41,7 +41,7 @@ impl LeftFile {
         Ok((Self(file), ticket))
     }
 
-    /// Whether [`LeftFile::take`] would do, while another process may use the file. It changes nothing.
+    /// Whether [`ShutdownProof::take`] would do, while another process may use the file. It changes nothing.
     pub(crate) fn check(path: &Path) -> Result<(), StateError> {
         match firstflight_files::read(path, LONGEST) {
             Ok(text) => drop(parse(&text).ok_or(StateError::Damaged)?),

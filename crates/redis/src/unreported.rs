@@ -23,7 +23,7 @@ const MOST_UNCHECKED_OF_MANY: usize = 128;
 
 /// The questions that the store has not received, bounded.
 #[derive(Debug, Clone)]
-pub(crate) struct Owed {
+pub(crate) struct UnreportedQuestions {
     checked: List,
     /// Those about first flights whose credentials were not verified. Anybody can cause them, so they begin no new memory.
     /// There is room for all that a member makes while they matter ([`RemoteGuard::MOST_REPORTS`]), and the oldest make room.
@@ -88,13 +88,13 @@ impl List {
     }
 }
 
-impl Default for Owed {
+impl Default for UnreportedQuestions {
     fn default() -> Self {
         Self::with_rooms(MOST, RemoteGuard::MOST_REPORTS)
     }
 }
 
-impl Owed {
+impl UnreportedQuestions {
     /// For one of many memories.
     pub(crate) fn of_many() -> Self {
         Self::with_rooms(MOST_OF_MANY, MOST_UNCHECKED_OF_MANY)

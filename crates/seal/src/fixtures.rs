@@ -2,7 +2,7 @@
 
 use crate::bind::Bind;
 use crate::client::draft::Draft;
-use crate::client::size::{Plan, Room};
+use crate::client::size::{FlightRoom, Plan};
 use crate::flight::Flight;
 use crate::keys::{KeySet, SealKey};
 use crate::name::HostName;
@@ -102,7 +102,7 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn plan(&self, hello: usize) -> Plan {
-        Room::on_connection().plan(hello, self.request.len()).unwrap()
+        FlightRoom::on_connection().plan(hello, self.request.len()).unwrap()
     }
 
     /// A flight as an honest client makes it.

@@ -52,7 +52,7 @@ impl Head {
 
 /// What the first bytes of a client are (3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
+enum ClientStart {
     /// At least so many more bytes are needed.
     More(usize),
     Tls,
@@ -81,26 +81,26 @@ pub enum Refused {
     TimedOut,
 }
 
-fn first(bytes: &[u8]) -> First {
+fn first(bytes: &[u8]) -> ClientStart {
     match bytes {
-        [] => First::More(1),
-        [HANDSHAKE, ..] => First::Tls,
-        [0xff] => First::More(HEAD - 1),
-        [0xff, 0x53] => First::More(HEAD - 2),
-        [0xff, 0x53, FLIGHT] => First::More(HEAD - 3),
+        [] => ClientStart::More(1),
+        [HANDSHAKE, ..] => ClientStart::Tls,
+        [0xff] => ClientStart::More(HEAD - 1),
+        [0xff, 0x53] => ClientStart::More(HEAD - 2),
+        [0xff, 0x53, FLIGHT] => ClientStart::More(HEAD - 3),
         [0xff, 0x53, FLIGHT, id, rest @ ..] => match (NonZeroU8::new(*id), rest) {
-            (None, _) => First::Refused(Refused::Malformed),
+            (None, _) => ClientStart::Refused(Refused::Malformed),
             (Some(key_id), [a, b, ..]) => {
                 let n = u16::from_be_bytes([*a, *b]);
                 match Head::new(key_id, HEAD + usize::from(n)) {
-                    Some(head) => First::Sealed(head),
-                    None => First::Refused(Refused::Malformed),
+                    Some(head) => ClientStart::Sealed(head),
+                    None => ClientStart::Refused(Refused::Malformed),
                 }
             }
-            (Some(_), _) => First::More(HEAD - bytes.len()),
+            (Some(_), _) => ClientStart::More(HEAD - bytes.len()),
         },
-        [0xff, 0x53, ..] => First::Refused(Refused::Version),
-        _ => First::Refused(Refused::OtherProtocol),
+        [0xff, 0x53, ..] => ClientStart::Refused(Refused::Version),
+        _ => ClientStart::Refused(Refused::OtherProtocol),
     }
 }
 
@@ -121,7 +121,7 @@ impl Flight {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         match first(bytes) {
-            First::Sealed(head) => Self::new(head, bytes.to_vec()),
+            ClientStart::Sealed(head) => Self::new(head, bytes.to_vec()),
             _ => None,
         }
     }
@@ -219,20 +219,20 @@ impl Intake {
                     let mut whole = held.clone();
                     whole.extend_from_slice(rest.get(..more).unwrap_or_default());
                     match first(&whole) {
-                        First::More(n) => {
+                        ClientStart::More(n) => {
                             *held = whole;
                             return (taken + more, Step::More(n));
                         }
                         // The decision falls with the first byte, so nothing was taken before.
-                        First::Tls => {
+                        ClientStart::Tls => {
                             self.state = State::Over;
                             return (taken, Step::Tls);
                         }
-                        First::Refused(why) => {
+                        ClientStart::Refused(why) => {
                             self.state = State::Over;
                             return (taken, Step::Close(why));
                         }
-                        First::Sealed(head) => {
+                        ClientStart::Sealed(head) => {
                             taken += more;
                             if !knows(head.key_id) {
                                 self.state = State::Skipping(head.total() - HEAD);
@@ -283,7 +283,7 @@ impl Intake {
 
 /// What the first bytes of a server are (7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerAnswer {
     /// More bytes are needed.
     More,
     /// TLS: the server may have taken the flight.
@@ -294,7 +294,7 @@ pub enum Answer {
     Close,
 }
 
-impl Answer {
+impl ServerAnswer {
     /// Reads the first bytes.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {

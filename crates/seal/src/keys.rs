@@ -3,7 +3,7 @@
 use crate::flight::Flight;
 use crate::name::HostName;
 use crate::record::{Entry, Record};
-use crate::seal::{OpenError, Opened, Target, open};
+use crate::seal::{OpenError, OpenedFlight, Target, open};
 use core::fmt;
 use core::num::NonZeroU8;
 use hpke::kem::X25519HkdfSha256;
@@ -61,7 +61,7 @@ impl fmt::Debug for SealKey {
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct NumberedSealKey {
     entry: Entry,
     key: SealKey,
 }
@@ -71,7 +71,7 @@ struct Held {
 #[derive(Debug, Clone)]
 pub struct KeySet {
     name: HostName,
-    held: Vec<Held>,
+    held: Vec<NumberedSealKey>,
 }
 
 /// Why a key is not added: the caller is at fault.
@@ -118,7 +118,7 @@ impl KeySet {
             return Err(RotateError::TooMany);
         }
         let entry = Entry::x25519(id, &key.public(), not_after);
-        self.held.insert(0, Held { entry, key });
+        self.held.insert(0, NumberedSealKey { entry, key });
         Ok(())
     }
 
@@ -171,12 +171,12 @@ impl KeySet {
     ///
     /// # Errors
     /// [`OpenError`]: reject.
-    pub fn open(&self, flight: &Flight, port: u16, now: u64) -> Result<Opened, OpenError> {
+    pub fn open(&self, flight: &Flight, port: u16, now: u64) -> Result<OpenedFlight, OpenError> {
         let held = self.find(flight.head().key_id, now).ok_or(OpenError::UnknownKey)?;
         open(&held.key, &Target { entry: &held.entry, public_name: &self.name, port }, flight)
     }
 
-    fn find(&self, id: NonZeroU8, now: u64) -> Option<&Held> {
+    fn find(&self, id: NonZeroU8, now: u64) -> Option<&NumberedSealKey> {
         self.held.iter().find(|held| held.entry.key_id() == id && opens(held, now))
     }
 }
@@ -185,7 +185,7 @@ fn end(entry: &Entry) -> u64 {
     u64::from(entry.not_after()) + KeySet::GRACE
 }
 
-fn opens(held: &Held, now: u64) -> bool {
+fn opens(held: &NumberedSealKey, now: u64) -> bool {
     now < end(&held.entry)
 }
 

@@ -2,7 +2,7 @@
 //! no panic, and what is read is written as it was.
 
 use crate::fixtures::{BOTH, NAME, Parts, name, record, rng};
-use crate::flight::{Answer, Flight, Intake, Step};
+use crate::flight::{Flight, Intake, ServerAnswer, Step};
 use crate::hello::Hello;
 use crate::name::HostName;
 use crate::plain::{Inner, Rid};
@@ -107,7 +107,7 @@ fn a_flight_in_pieces_is_the_same_as_at_once() {
         if !matches!(last, Some(Step::More(_)) | None) {
             assert_eq!(last.as_ref(), Some(&at_once.1));
         }
-        let _ = Answer::read(bytes);
+        let _ = ServerAnswer::read(bytes);
     });
     assert!(all > 65_000 + head.len() * 255);
 }

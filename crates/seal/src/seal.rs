@@ -122,7 +122,7 @@ pub enum OpenError {
     Name,
 }
 
-pub(crate) fn open(key: &SealKey, to: &Target<'_>, flight: &Flight) -> Result<Opened, OpenError> {
+pub(crate) fn open(key: &SealKey, to: &Target<'_>, flight: &Flight) -> Result<OpenedFlight, OpenError> {
     let (head, rest) = flight.as_bytes().split_first_chunk::<HEAD>().ok_or(OpenError::Forged)?;
     let (enc, rest) = rest.split_first_chunk::<ENC>().ok_or(OpenError::Forged)?;
     let (text, tag) = rest.split_last_chunk::<TAG>().ok_or(OpenError::Forged)?;
@@ -139,11 +139,11 @@ pub(crate) fn open(key: &SealKey, to: &Target<'_>, flight: &Flight) -> Result<Op
     let hello = hello_at..hello_at + hello.len();
     let request = hello.end + 2..hello.end + 2 + request.len();
     let info_hash = Sha256::digest(&info).into();
-    Ok(Opened { plain, rid, bind, t_ms, flags, hello, request, info_hash })
+    Ok(OpenedFlight { plain, rid, bind, t_ms, flags, hello, request, info_hash })
 }
 
 /// An opened flight. Its memory is wiped when it is dropped.
-pub struct Opened {
+pub struct OpenedFlight {
     plain: Zeroizing<Vec<u8>>,
     rid: Rid,
     bind: Bind,
@@ -154,7 +154,7 @@ pub struct Opened {
     info_hash: [u8; 32],
 }
 
-impl Opened {
+impl OpenedFlight {
     /// What it contains.
     #[must_use]
     pub fn inner(&self) -> Inner<'_> {
@@ -182,8 +182,8 @@ impl Opened {
     }
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenedFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Opened").field(&self.inner()).finish()
+        f.debug_tuple("OpenedFlight").field(&self.inner()).finish()
     }
 }

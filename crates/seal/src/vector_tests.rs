@@ -3,10 +3,10 @@
 
 use crate::bind::Bind;
 use crate::client::draft::Draft;
-use crate::client::size::{Plan, Room};
+use crate::client::size::{FlightRoom, Plan};
 use crate::farm::Farm;
 use crate::fixtures;
-use crate::flight::{Answer, Flight, Intake, Step};
+use crate::flight::{Flight, Intake, ServerAnswer, Step};
 use crate::hello::Hello;
 use crate::keys::{KeySet, SealKey};
 use crate::name::HostName;
@@ -143,7 +143,10 @@ fn flights_open_and_are_made_again() {
         let made = draft.seal(inner.hello, &host(vector, "server"), &plan, &mut rng).unwrap();
         assert_eq!(made, flight);
         if total.is_multiple_of(256) {
-            assert_eq!(Room::on_connection().plan(inner.hello.len(), request.len()).unwrap().total, total);
+            assert_eq!(
+                FlightRoom::on_connection().plan(inner.hello.len(), request.len()).unwrap().total,
+                total
+            );
         }
     });
     each(&file, "malformed", |vector| {
@@ -169,11 +172,11 @@ fn first_bytes() {
         assert_eq!(is, text(vector, "is"));
     });
     each(&file, "answers", |vector| {
-        let is = match Answer::read(&bytes(vector, "bytes")) {
-            Answer::More => "more",
-            Answer::Tls => "tls",
-            Answer::Reject => "reject",
-            Answer::Close => "close",
+        let is = match ServerAnswer::read(&bytes(vector, "bytes")) {
+            ServerAnswer::More => "more",
+            ServerAnswer::Tls => "tls",
+            ServerAnswer::Reject => "reject",
+            ServerAnswer::Close => "close",
         };
         assert_eq!(is, text(vector, "is"));
     });
@@ -265,7 +268,7 @@ fn from_rust() {
             let draft = Draft::new(target, Rid([seed; 16]), bind, t_ms, flags, request, b"h2").unwrap();
             let names = draft.alpn().clone();
             let hello = fixtures::hello(server.as_str(), &names);
-            let room = if block { Room::in_syn(1400, 28, 196) } else { Room::on_connection() };
+            let room = if block { FlightRoom::in_syn(1400, 28, 196) } else { FlightRoom::on_connection() };
             let plan = room.plan(hello.len(), request.len()).unwrap();
             let flight = draft.seal(&hello, &server, &plan, &mut Once(Some([seed; 32]))).unwrap();
             let block = block.then(|| {

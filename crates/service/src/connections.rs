@@ -17,7 +17,7 @@ const CLIENT_BITS: (u8, u8) = (32, 64);
 /// The connections of one listener, by an `Id` that the caller chose.
 pub(crate) struct Connections<Id> {
     limits: StreamLimits,
-    held: HashMap<Id, Holder>,
+    held: HashMap<Id, ConnectionOwner>,
     clients: HashMap<IpAddr, usize>,
     networks: HashMap<IpAddr, usize>,
     /// Counts events. A smaller number is longer ago.
@@ -26,7 +26,7 @@ pub(crate) struct Connections<Id> {
 
 /// The owner of a connection, and its last activity.
 #[derive(Clone, Copy)]
-struct Holder {
+struct ConnectionOwner {
     client: IpAddr,
     network: IpAddr,
     /// When it was made, or when its last whole message came.
@@ -73,7 +73,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         Some(victim)
     }
 
-    fn oldest(&self, of: impl Fn(&Holder) -> bool) -> Option<Id> {
+    fn oldest(&self, of: impl Fn(&ConnectionOwner) -> bool) -> Option<Id> {
         let held = self.held.iter().filter(|(_, holder)| of(holder));
         held.min_by_key(|(_, holder)| holder.active).map(|(&id, _)| id)
     }
@@ -84,7 +84,7 @@ impl<Id: Copy + Eq + Hash> Connections<Id> {
         *self.clients.entry(client).or_default() += 1;
         *self.networks.entry(network).or_default() += 1;
         self.clock += 1;
-        self.held.insert(id, Holder { client, network, active: self.clock });
+        self.held.insert(id, ConnectionOwner { client, network, active: self.clock });
     }
 
     /// Notes that a whole message came on a connection.

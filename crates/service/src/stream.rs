@@ -41,7 +41,7 @@ pub(crate) async fn accept<M: Messages>(
     limits: StreamLimits,
     mut stopped: watch::Receiver<()>,
 ) {
-    let mut open = Open::new(limits);
+    let mut open = OpenStreams::new(limits);
     loop {
         tokio::select! {
             // Handle ended tasks before new connections.
@@ -64,7 +64,7 @@ pub(crate) async fn accept<M: Messages>(
 }
 
 /// The open connections of one listener, a task for each.
-struct Open {
+struct OpenStreams {
     limits: StreamLimits,
     tasks: JoinSet<()>,
     aborts: HashMap<Id, AbortHandle>,
@@ -72,7 +72,7 @@ struct Open {
     table: Arc<Mutex<Connections<Id>>>,
 }
 
-impl Open {
+impl OpenStreams {
     fn new(limits: StreamLimits) -> Self {
         let table = Arc::new(Mutex::new(Connections::new(limits)));
         Self { limits, tasks: JoinSet::new(), aborts: HashMap::new(), table }

@@ -3,7 +3,7 @@
 
 use crate::addresses::{possible_on_link, possible_source};
 use crate::config::Config;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::isn::{Initial, IsnGenerator};
 use crate::journal::Journal;
@@ -84,12 +84,12 @@ impl Env {
     pub(crate) fn concerns_us(&mut self, src: IpAddr, dst: IpAddr) -> bool {
         //= rfc9293 MUST-57
         if unlikely(!self.is_ours(dst)) {
-            self.journal.drop_packet(Drop::NotForUs);
+            self.journal.drop_packet(PacketDrop::NotForUs);
             return false;
         }
         //= rfc9293 MUST-63
         if unlikely(!possible_on_link(src) || self.is_ours(src) || self.is_broadcast(src)) {
-            self.journal.drop_packet(Drop::BadSource);
+            self.journal.drop_packet(PacketDrop::BadSource);
             return false;
         }
         true
@@ -103,7 +103,7 @@ impl Env {
         let from_socket =
             self.config.encapsulation.as_ref().is_some_and(|encapsulation| encapsulation.from_socket);
         if !from_socket && !self.is_ours(dst) {
-            self.journal.drop_packet(Drop::NotForUs);
+            self.journal.drop_packet(PacketDrop::NotForUs);
             return false;
         }
         // Another program on the same host may have another UDP port.
@@ -111,7 +111,7 @@ impl Env {
         let possible =
             if from_socket { possible_source(src) } else { possible_on_link(src) && !self.is_broadcast(src) };
         if ourselves || key.outer_remote() == 0 || !possible {
-            self.journal.drop_packet(Drop::BadSource);
+            self.journal.drop_packet(PacketDrop::BadSource);
             return false;
         }
         true
@@ -174,7 +174,7 @@ impl Env {
 
     /// RFC 9293 §3.10.7.1: answers a segment that belongs to nothing with a RST, but never answers a RST.
     pub(crate) fn reply_reset(&mut self, key: FlowKey, segment: &Segment<'_>) {
-        self.journal.drop_packet(Drop::NoConnection);
+        self.journal.drop_packet(PacketDrop::NoConnection);
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -189,7 +189,7 @@ impl Env {
                 out.truncate(len);
                 self.reply(Reply::Packet(out));
             }
-            _ => self.journal.drop_packet(Drop::BadIcmp),
+            _ => self.journal.drop_packet(PacketDrop::BadIcmp),
         }
     }
 }

@@ -77,7 +77,7 @@ pub enum Trace {
     /// First flights are accepted again.
     Resumed(ListenerId),
     /// A packet was not processed.
-    Dropped(Drop),
+    Dropped(PacketDrop),
     /// A segment was dropped by its connection.
     Segment(ConnId, DropReason),
 }
@@ -88,11 +88,11 @@ macro_rules! drops {
         /// Why a packet never reached a connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum Drop {
+        pub enum PacketDrop {
             $($(#[$doc])* $variant,)*
         }
 
-        impl Drop {
+        impl PacketDrop {
             /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 

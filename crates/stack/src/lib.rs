@@ -44,7 +44,7 @@ pub use config::{
     Certified, ComesHere, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,
 };
-pub use event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, ListenerId, Trace};
+pub use event::{ConnId, ConnectionInfo, Event, Job, JobId, ListenerId, PacketDrop, Trace};
 pub use firstflight_tcp::{CloseReason, IoError, Milestone, Readiness, Stamp, StateName, Variables};
 pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};

@@ -122,7 +122,7 @@ pub(crate) struct Claims {
 
 /// Who has a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum FlowHolder {
     /// This stack, or none.
     Here,
     /// Another stack.
@@ -145,11 +145,11 @@ impl Claims {
         self.owners.release(hash, self.stack);
     }
 
-    pub(crate) fn holder(&self, hash: u64) -> Holder {
+    pub(crate) fn holder(&self, hash: u64) -> FlowHolder {
         match self.owners.find(hash) {
-            Some(stack) if stack != self.stack => Holder::There(stack),
-            None if self.owners.unnoted.load(Ordering::Acquire) > 0 => Holder::Unknown,
-            _ => Holder::Here,
+            Some(stack) if stack != self.stack => FlowHolder::There(stack),
+            None if self.owners.unnoted.load(Ordering::Acquire) > 0 => FlowHolder::Unknown,
+            _ => FlowHolder::Here,
         }
     }
 }

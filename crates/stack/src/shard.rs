@@ -7,10 +7,10 @@
 //! not known yet has one already. With a steered queue ([`crate::Config::comes_here`]) a connect chooses a port whose answers come to it. Both ends of a flow compute the same number: two groups with one seed agree.
 
 use crate::config::ComesHere;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
-use crate::owners::{Claims, Holder};
+use crate::owners::{Claims, FlowHolder};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -208,7 +208,7 @@ impl Shard {
     /// could end the connection. Returns true.
     fn send_round_without_flow(&mut self, packet: &[u8], now: Instant, journal: &mut Journal) -> bool {
         if !self.has_round(now) {
-            journal.drop_packet(Drop::ShardQueueFull);
+            journal.drop_packet(PacketDrop::ShardQueueFull);
             return true;
         }
         self.rounds += 1;
@@ -221,7 +221,7 @@ impl Shard {
         if self.push(owner, visits, packet) {
             journal.counters.handed_over += 1;
         } else {
-            journal.drop_packet(Drop::ShardQueueFull);
+            journal.drop_packet(PacketDrop::ShardQueueFull);
         }
         true
     }
@@ -275,7 +275,7 @@ impl Membership {
     pub(crate) fn is_noted_elsewhere(&self, hash: u64) -> bool {
         let claims = self.0.as_ref().filter(|shard| shard.steered.is_some());
         let holder = claims.and_then(|shard| shard.claims.as_ref()).map(|claims| claims.holder(hash));
-        matches!(holder, Some(Holder::There(_)))
+        matches!(holder, Some(FlowHolder::There(_)))
     }
 
     /// The packet that is handled next comes from another stack, with these visits; by default it does not.
@@ -322,9 +322,9 @@ impl Membership {
             _ => return self.pass_on(key, packet, journal),
         };
         match holder {
-            Holder::Here => false,
-            Holder::There(owner) => shard.hand_to(owner, Visits::default(), packet, journal),
-            Holder::Unknown => !opens && shard.send_round_without_flow(packet, now, journal),
+            FlowHolder::Here => false,
+            FlowHolder::There(owner) => shard.hand_to(owner, Visits::default(), packet, journal),
+            FlowHolder::Unknown => !opens && shard.send_round_without_flow(packet, now, journal),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::flights::{
 use crate::peer::{CLIENT_PORT, Seg, seg};
 use firstflight_credential::asap::{ClientCertificate, Identity, TrustStore, Trusted};
 use firstflight_credential::{GuardKey, Outcome, PendingLimit, Reason, ReplayTable, Window};
-use firstflight_stack::{Drop, StateName};
+use firstflight_stack::{PacketDrop, StateName};
 use firstflight_wire::Clock;
 use firstflight_wire::asap::{Hint, Reply, Status};
 use std::net::{IpAddr, Ipv4Addr};
@@ -157,7 +157,7 @@ fn a_full_accept_queue_drops_it() {
     s.p.send(flight(5));
     s.p.quiet();
     assert_eq!((s.verify(), s.pending.pending()), (0, 0));
-    assert_eq!(s.p.stack.counters().dropped(Drop::AcceptQueueFull), 1);
+    assert_eq!(s.p.stack.counters().dropped(PacketDrop::AcceptQueueFull), 1);
 }
 
 // --- step 2: encoding ----------------------------------------------------------------------------------------
@@ -572,16 +572,16 @@ fn a_flood_of_forged_blocks_keeps_nothing_and_stops_nobody() {
 /// An id that the guard has set stays set, even if there was no room for the connection.
 #[test]
 fn an_id_stays_used_when_the_connection_finds_no_room() {
-    for full in [Drop::AcceptQueueFull, Drop::TooManyConnections] {
+    for full in [PacketDrop::AcceptQueueFull, PacketDrop::TooManyConnections] {
         let mut s = server_with(
             |config| {
-                if full == Drop::TooManyConnections {
+                if full == PacketDrop::TooManyConnections {
                     config.limits.connections = 1;
                 }
             },
             |_| {},
             |listen| {
-                if full == Drop::AcceptQueueFull {
+                if full == PacketDrop::AcceptQueueFull {
                     listen.backlog = 1;
                 }
             },

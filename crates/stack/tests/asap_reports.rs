@@ -8,7 +8,7 @@ use firstflight_credential::asap::AsapPolicy;
 use firstflight_credential::{
     GuardKey, Guarded, JobRequest, JobResult, PendingLimit, RemoteGuard, ReplayGuard, Window,
 };
-use firstflight_stack::{Drop, ListenConfig};
+use firstflight_stack::{ListenConfig, PacketDrop};
 use firstflight_wire::asap::{BLOCK_LEN, Status};
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ fn what_would_overtake_a_verification_waits_for_it() {
         s.p.pass(6);
         s.p.send(if reset { seg().seq(0).rst() } else { seg().syn().mss(1460) });
         s.p.quiet();
-        assert_eq!(s.p.stack.counters().dropped(Drop::Unreported), 1, "reset: {reset}");
+        assert_eq!(s.p.stack.counters().dropped(PacketDrop::Unreported), 1, "reset: {reset}");
         assert_eq!(s.verify(), 1);
         let job = s.p.stack.poll_job().expect("the request is right, so the store is asked");
         let now = s.p.now;
@@ -149,7 +149,7 @@ fn under_pressure_there_is_no_cookie_for_what_is_not_reported() {
     next(&mut s);
     s.p.send(flight(6));
     s.p.quiet();
-    assert_eq!(s.p.stack.counters().dropped(Drop::Unreported), 1);
+    assert_eq!(s.p.stack.counters().dropped(PacketDrop::Unreported), 1);
     // Others have their cookies.
     next(&mut s);
     s.p.send(seg().syn().mss(1460));

@@ -4,7 +4,7 @@
 use crate::flights::{AFTER, DATA, Server, flight, flight_at, reply, server, server_with, trusting};
 use crate::peer::{CLIENT_PORT, PEER_ISN, Seg, seg};
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{ConnId, Drop, StateName};
+use firstflight_stack::{ConnId, PacketDrop, StateName};
 use firstflight_wire::asap::{Reply, Status};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -68,7 +68,7 @@ fn a_duplicate_of_a_deferred_block_is_dropped() {
     s.p.send(flight(5));
     // Nor with another payload, because it is the same SYN.
     s.p.send(flight(6));
-    assert_eq!(s.p.stack.counters().dropped(Drop::AlreadyDeferred), 2);
+    assert_eq!(s.p.stack.counters().dropped(PacketDrop::AlreadyDeferred), 2);
     assert_eq!((s.verify(), s.pending.pending()), (1, 1));
     s.p.expect().syn_ack().ack(AFTER);
     s.p.quiet();
@@ -478,7 +478,7 @@ fn a_syn_with_fin_is_dropped() {
     let mut s = server();
     s.p.send(flight(5).fin());
     s.p.quiet();
-    assert_eq!((s.verify(), s.p.stack.counters().dropped(Drop::BadFlags)), (0, 1));
+    assert_eq!((s.verify(), s.p.stack.counters().dropped(PacketDrop::BadFlags)), (0, 1));
     // It was no first flight, so the valid one is accepted.
     s.accepts(flight(5));
 }

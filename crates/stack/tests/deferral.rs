@@ -1,8 +1,10 @@
 //! First flights that wait for an external verdict: the limits hold when it comes.
 
 use crate::pair::{Pair, key, policy};
-use firstflight_credential::{FastOpenPolicy, FirstFlight, JobRequest, JobResult, Reason, Verdict, Verifier};
-use firstflight_stack::{Counters, Drop, JobId, ListenerId};
+use firstflight_credential::{
+    FastOpenPolicy, FirstFlight, JobRequest, JobResult, Reason, Verifier, VerifierVerdict,
+};
+use firstflight_stack::{Counters, JobId, ListenerId, PacketDrop};
 use firstflight_wire::Clock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +13,8 @@ use std::time::Duration;
 struct Defers;
 
 impl Verifier for Defers {
-    fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
-        Verdict::Pending { job: JobRequest::Verify { key: 0 }, grant: None }
+    fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
+        VerifierVerdict::Pending { job: JobRequest::Verify { key: 0 }, grant: None }
     }
 }
 
@@ -57,7 +59,7 @@ fn verdicts_do_not_exceed_the_connection_limit() {
         let (mut pair, _, jobs) = waiting(3, 2, (10, 10));
         let counters = answer(&mut pair, &jobs, result);
         assert_eq!(pair.server.connections(), 2);
-        assert_eq!(counters.dropped(Drop::TooManyConnections), 1);
+        assert_eq!(counters.dropped(PacketDrop::TooManyConnections), 1);
     }
 }
 
@@ -66,7 +68,7 @@ fn verdicts_do_not_exceed_the_accept_queue() {
     let (mut pair, listener, jobs) = waiting(3, 10, (2, 10));
     let counters = answer(&mut pair, &jobs, JobResult::Accept);
     assert_eq!(pair.server.queues(listener), Some((2, 0)));
-    assert_eq!(counters.dropped(Drop::AcceptQueueFull), 1);
+    assert_eq!(counters.dropped(PacketDrop::AcceptQueueFull), 1);
 }
 
 #[test]

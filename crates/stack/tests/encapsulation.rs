@@ -2,7 +2,7 @@
 
 use crate::peer::{Peer, key, policy, seg};
 use firstflight_stack::{
-    CloseReason, Config, ConnId, ConnectConfig, ConnectError, Drop, EncapsulationConfig, ListenerId,
+    CloseReason, Config, ConnId, ConnectConfig, ConnectError, EncapsulationConfig, ListenerId, PacketDrop,
     StateName,
 };
 use firstflight_wire::icmp::IcmpErrorKind;
@@ -179,7 +179,7 @@ fn a_wrong_or_missing_checksum_is_dropped() {
         missing[udp + 6..udp + 8].fill(0);
         p.inject(&missing);
         p.quiet();
-        assert_eq!(p.stack.counters().dropped(Drop::BadUdp), 2);
+        assert_eq!(p.stack.counters().dropped(PacketDrop::BadUdp), 2);
         p.inject(&good);
         p.expect().syn_ack();
     }
@@ -218,7 +218,7 @@ fn a_link_that_is_a_socket_has_checked_everything() {
     p.outer = None;
     p.send(seg().syn().mss(1176));
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::NotForUs), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::NotForUs), 1);
 }
 
 #[test]
@@ -232,18 +232,18 @@ fn other_datagrams_are_counted_and_dropped() {
     let mut longer = KEEP_ALIVE.to_vec();
     longer.push(0);
     let stun = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
-    let wrong: [((u16, u16), &[u8], Drop); 10] = [
-        ((THEIRS, OURS + 1), &segment, Drop::NotCarried),
-        ((THEIRS, OURS), &reserved, Drop::NotCarried),
-        ((THEIRS, OURS), &longer, Drop::NotCarried),
-        ((THEIRS, OURS), &stun, Drop::NotCarried),
-        ((THEIRS, OURS), &[], Drop::NotCarried),
-        ((THEIRS, OURS), &segment[..20], Drop::BadTcp),
+    let wrong: [((u16, u16), &[u8], PacketDrop); 10] = [
+        ((THEIRS, OURS + 1), &segment, PacketDrop::NotCarried),
+        ((THEIRS, OURS), &reserved, PacketDrop::NotCarried),
+        ((THEIRS, OURS), &longer, PacketDrop::NotCarried),
+        ((THEIRS, OURS), &stun, PacketDrop::NotCarried),
+        ((THEIRS, OURS), &[], PacketDrop::NotCarried),
+        ((THEIRS, OURS), &segment[..20], PacketDrop::BadTcp),
         // A port that cannot be answered, and our own port.
-        ((0, OURS), &segment, Drop::BadSource),
-        ((0, OURS), &KEEP_ALIVE, Drop::BadSource),
-        ((THEIRS, OURS), &[9, 0, 0, 3], Drop::NotCarried),
-        ((THEIRS, OURS), &[9, 0, 0, 5], Drop::NotCarried),
+        ((0, OURS), &segment, PacketDrop::BadSource),
+        ((0, OURS), &KEEP_ALIVE, PacketDrop::BadSource),
+        ((THEIRS, OURS), &[9, 0, 0, 3], PacketDrop::NotCarried),
+        ((THEIRS, OURS), &[9, 0, 0, 5], PacketDrop::NotCarried),
     ];
     for (outer, payload, reason) in wrong {
         let before = p.stack.counters().dropped(reason);
@@ -256,7 +256,7 @@ fn other_datagrams_are_counted_and_dropped() {
     p.moves_to("10.0.0.1");
     let packet = p.udp((OURS, OURS), &segment);
     p.inject(&packet);
-    assert_eq!(p.stack.counters().dropped(Drop::BadSource), 3, "ourselves");
+    assert_eq!(p.stack.counters().dropped(PacketDrop::BadSource), 3, "ourselves");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn without_a_encapsulation_udp_is_not_spoken() {
     p.outer = Some((THEIRS, OURS));
     p.send(seg().syn().mss(1176));
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::Protocol), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::Protocol), 1);
     let config = ConnectConfig::default().encapsulation(Some(THEIRS));
     let result = p.stack.connect(p.remote(), b"", &config, p.now);
     assert_eq!(result, Err(ConnectError::NoEncapsulation));
@@ -361,7 +361,7 @@ fn an_icmp_error_counts_if_it_quotes_the_inner_sequence_number() {
         forged[ip + 3] ^= 1;
         p.icmp(IcmpErrorKind::PortUnreachable, &forged);
         assert_eq!(p.state(id), StateName::SynSent);
-        assert_eq!(p.stack.counters().dropped(Drop::BadIcmp), 2);
+        assert_eq!(p.stack.counters().dropped(PacketDrop::BadIcmp), 2);
     }
     // RFC 5461 §4: an error does not end an open connection.
     let mut p = new();
@@ -389,7 +389,7 @@ fn an_icmp_error_from_our_own_address_counts_over_a_socket_only() {
         let len = firstflight_wire::icmp::emit_error(kind, ours, ours, &syn, &mut report).unwrap();
         p.inject(&report[..len]);
         assert_eq!(p.reason(id), from_socket.then_some(CloseReason::Unreachable));
-        assert_eq!(p.stack.counters().dropped(Drop::BadSource), u64::from(!from_socket));
+        assert_eq!(p.stack.counters().dropped(PacketDrop::BadSource), u64::from(!from_socket));
     }
 }
 

@@ -69,7 +69,7 @@ fn all(data: &[u8]) -> Vec<u8> {
 }
 
 fn drops(server: &mut Server) -> usize {
-    let follower = |trace: &Trace| matches!(trace, Trace::Dropped(firstflight_stack::Drop::Follower));
+    let follower = |trace: &Trace| matches!(trace, Trace::Dropped(firstflight_stack::PacketDrop::Follower));
     let count = server.p.traces.iter().filter(|trace| follower(trace)).count();
     server.p.traces.clear();
     count

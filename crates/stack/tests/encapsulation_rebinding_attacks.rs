@@ -5,7 +5,7 @@ use crate::peer::{CLIENT_PORT, PORT, Peer, Seg, seg};
 use crate::rebinding::{
     NEW, OURS, THEIRS, asked, at, challenges, client, control, controls, from, moves, new, respond, server,
 };
-use firstflight_stack::{ConnId, Drop, StateName};
+use firstflight_stack::{ConnId, PacketDrop, StateName};
 use firstflight_wire::encapsulation::{Control, PathProof};
 
 #[test]
@@ -15,7 +15,7 @@ fn a_segment_from_another_port_is_not_taken_and_the_response_moves_the_connectio
     p.quiet();
     let [new, _] = asked(&mut p, [NEW, THEIRS]);
     assert_eq!((p.read(id), at(&p, id)), (b"".to_vec(), THEIRS));
-    assert_eq!(p.stack.counters().dropped(Drop::UncheckedPath), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::UncheckedPath), 1);
     // Until the response comes, everything goes to the old port, and segments from there are accepted.
     p.send(seg().seq(1).ack(2).data(b"ours"));
     assert_eq!(p.read(id), b"ours");

@@ -3,7 +3,7 @@
 use crate::peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
 use crate::peer::{CLIENT_PORT, key, policy, seg};
 use firstflight_credential::{Outcome, Reason};
-use firstflight_stack::{Drop, ResponsePolicy, StateName};
+use firstflight_stack::{PacketDrop, ResponsePolicy, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::Flags;
 
@@ -305,7 +305,7 @@ fn a_full_accept_queue_drops_first_flights() {
     p.flow(CLIENT_PORT + 1, 5);
     p.send(first_flight(&cookie));
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::AcceptQueueFull), 1);
     p.accept(listener);
     p.nothing_to_accept(listener);
 }

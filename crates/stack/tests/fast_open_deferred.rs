@@ -3,9 +3,9 @@
 use crate::peer::{CLIENT_PORT, Peer, Seg, key, policy, seg};
 use firstflight_credential::{
     FastOpenPolicy, FirstFlight, JobRequest, JobResult, KeyRing, Outcome, PendingLimit, Reason, Scheme,
-    Verdict, Verifier,
+    Verifier, VerifierVerdict,
 };
-use firstflight_stack::{Config, Drop, JobId, ListenConfig, ListenerId, StateName};
+use firstflight_stack::{Config, JobId, ListenConfig, ListenerId, PacketDrop, StateName};
 use firstflight_wire::Clock;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ const AFTER: u32 = 1 + DATA.len() as u32;
 struct Asks;
 
 impl Verifier for Asks {
-    fn verify(&self, _: &FirstFlight<'_>, _: &Clock) -> Verdict {
-        Verdict::Pending { job: JobRequest::Verify { key: 7 }, grant: None }
+    fn verify(&self, _: &FirstFlight<'_>, _: &Clock) -> VerifierVerdict {
+        VerifierVerdict::Pending { job: JobRequest::Verify { key: 7 }, grant: None }
     }
 }
 
@@ -134,7 +134,7 @@ fn a_duplicate_of_a_deferred_syn_is_dropped() {
     p.send(first_flight());
     p.quiet();
     assert!(p.stack.poll_job().is_none());
-    assert_eq!((p.stack.counters().dropped(Drop::AlreadyDeferred), pending.pending()), (1, 1));
+    assert_eq!((p.stack.counters().dropped(PacketDrop::AlreadyDeferred), pending.pending()), (1, 1));
     answer(&mut p, job, JobResult::Accept);
     p.expect().syn_ack().ack(AFTER);
     p.accept(listener);

@@ -3,7 +3,7 @@
 use crate::pair::Pair;
 use crate::peer::{Peer, key, policy, seg};
 use firstflight_link::path::{PathConfig, fragment};
-use firstflight_stack::{Config, Drop, EncapsulationConfig, FragmentLimits, Trace};
+use firstflight_stack::{Config, EncapsulationConfig, FragmentLimits, PacketDrop, Trace};
 use firstflight_tcp::EcnPolicy;
 use firstflight_wire::ip::{Ecn, Fragment, Packet, Protocol};
 use firstflight_wire::tcp::Flags;
@@ -76,7 +76,7 @@ fn an_upload_in_fragments_survives_a_bad_path() {
             .corrupt(0.005)
             .jitter(Duration::from_millis(1));
         let mut p = upload(path, seed % 2 == 0, false, seed);
-        assert!(p.server.counters().dropped(Drop::FragmentDuplicate) > 0);
+        assert!(p.server.counters().dropped(PacketDrop::FragmentDuplicate) > 0);
         // Incomplete packets are given up, and the driver is woken for that.
         p.idle(Duration::from_secs(30));
         let gauges = p.server.gauges();
@@ -93,7 +93,7 @@ fn passive(tune: impl FnOnce(&mut Config)) -> Peer {
 }
 
 #[track_caller]
-fn dropped(p: &Peer, reason: Drop, times: u64) {
+fn dropped(p: &Peer, reason: PacketDrop, times: u64) {
     assert_eq!(p.stack.counters().dropped(reason), times, "{:?}", p.traces);
     assert_eq!(p.traces.contains(&Trace::Dropped(reason)), times > 0);
 }
@@ -160,7 +160,7 @@ fn fragments_can_be_refused() {
     for part in parts(&mut p, 600) {
         p.inject(&part);
     }
-    dropped(&p, Drop::FragmentsOff, 2);
+    dropped(&p, PacketDrop::FragmentsOff, 2);
     p.pass(1000);
     p.quiet();
     assert_eq!(p.stack.gauges().fragment_bytes, 0);
@@ -172,14 +172,14 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
     let mut p = Peer::new();
     let all = parts(&mut p, 600);
     let set = |ip: &str| ip.parse::<IpAddr>().unwrap();
-    let cases: [(Alteration, Drop); 6] = [
-        (&|f| f.dst = set("10.0.0.9"), Drop::NotForUs),
-        (&|f| f.src = set("10.0.0.1"), Drop::BadSource),
-        (&|f| f.src = set("224.0.0.1"), Drop::BadSource),
-        (&|f| f.src = set("0.0.0.0"), Drop::BadSource),
-        (&|f| f.next = Protocol::Other(47), Drop::Protocol),
+    let cases: [(Alteration, PacketDrop); 6] = [
+        (&|f| f.dst = set("10.0.0.9"), PacketDrop::NotForUs),
+        (&|f| f.src = set("10.0.0.1"), PacketDrop::BadSource),
+        (&|f| f.src = set("224.0.0.1"), PacketDrop::BadSource),
+        (&|f| f.src = set("0.0.0.0"), PacketDrop::BadSource),
+        (&|f| f.next = Protocol::Other(47), PacketDrop::Protocol),
         // UDP is not supported without an encapsulation.
-        (&|f| f.next = Protocol::Udp, Drop::Protocol),
+        (&|f| f.next = Protocol::Udp, PacketDrop::Protocol),
     ];
     for (alter, reason) in cases {
         let before = p.stack.counters().dropped(reason);
@@ -189,15 +189,15 @@ fn fragments_for_others_and_from_nobody_are_not_kept() {
     }
     let long = |f: &mut Fragment<'_>| f.offset = 1480;
     p.inject(&altered(&all[1], long));
-    dropped(&p, Drop::FragmentTooLong, 1);
+    dropped(&p, PacketDrop::FragmentTooLong, 1);
     let mut bad = all[0].clone();
     bad.truncate(20);
     p.inject(&bad);
-    dropped(&p, Drop::BadIp, 1);
+    dropped(&p, PacketDrop::BadIp, 1);
     // Its length is not a multiple of 8, though others follow.
     let odd = altered(&all[1], |f| (f.more, f.payload) = (true, &f.payload[..13]));
     p.inject(&odd);
-    dropped(&p, Drop::BadFragment, 1);
+    dropped(&p, PacketDrop::BadFragment, 1);
     assert_eq!(p.stack.gauges().fragmented, 0);
     assert_eq!(p.stack.poll_timeout(), None);
 }
@@ -208,7 +208,7 @@ fn fragments_with_mapped_addresses_are_dropped() {
     let packet = p.packet(&seg().seq(1).ack(1).data(&[5; 1000]));
     let first = &fragment(&packet, 600, 1).unwrap()[0];
     p.inject(&altered(first, |f| f.src = "::ffff:10.0.0.2".parse().unwrap()));
-    dropped(&p, Drop::BadSource, 1);
+    dropped(&p, PacketDrop::BadSource, 1);
     assert_eq!(p.stack.gauges().fragmented, 0);
 }
 
@@ -220,13 +220,13 @@ fn overlapping_fragments_end_the_packet() {
     assert_eq!(all.len(), 3);
     p.inject(&all[0]);
     p.inject(&all[0]);
-    dropped(&p, Drop::FragmentDuplicate, 1);
+    dropped(&p, PacketDrop::FragmentDuplicate, 1);
     p.inject(&altered(&all[1], |f| f.offset -= 8));
-    dropped(&p, Drop::FragmentOverlap, 1);
+    dropped(&p, PacketDrop::FragmentOverlap, 1);
     for part in &all {
         p.inject(part);
     }
-    dropped(&p, Drop::FragmentOverlap, 4);
+    dropped(&p, PacketDrop::FragmentOverlap, 4);
     p.pass(100);
     p.quiet();
     // It is sent again with another identification.
@@ -243,7 +243,7 @@ fn fragments_that_disagree_about_ecn_end_the_packet() {
     let all = parts(&mut p, 600);
     p.inject(&all[0]);
     p.inject(&altered(&all[1], |f| f.ecn = Ecn::Ce));
-    dropped(&p, Drop::FragmentEcn, 1);
+    dropped(&p, PacketDrop::FragmentEcn, 1);
     p.pass(100);
     p.quiet();
 }
@@ -258,7 +258,7 @@ fn pieces_of_two_segments_are_found_by_the_checksum() {
     let new = fragment(&packet, 600, 77).unwrap();
     p.inject(&old[0]);
     p.inject(&new[1]);
-    dropped(&p, Drop::BadTcp, 1);
+    dropped(&p, PacketDrop::BadTcp, 1);
     p.pass(100);
     p.quiet();
 }

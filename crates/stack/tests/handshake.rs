@@ -1,7 +1,7 @@
 //! Opening a connection, packet by packet.
 
 use crate::peer::{CLIENT_PORT, PORT, Peer, seg};
-use firstflight_stack::{CloseReason, Drop, IoError, Readiness, StateName};
+use firstflight_stack::{CloseReason, IoError, PacketDrop, Readiness, StateName};
 use std::time::Duration;
 
 /// RFC 9293 §3.5, figure 6. The stack is A.
@@ -322,7 +322,7 @@ fn syn_with_fin_is_dropped_by_a_listener() {
     p.send(seg().syn().fin().mss(1460));
     p.quiet();
     assert_eq!(p.stack.connections(), 0);
-    assert_eq!(p.stack.counters().dropped(Drop::BadFlags), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::BadFlags), 1);
 }
 
 /// RFC 9293 §3.10.7.2, first, second and fourth step.
@@ -341,7 +341,7 @@ fn a_listener_ignores_rst_and_resets_ack() {
     p.send(seg().seq(5).data(b"abc"));
     p.send(seg().seq(5).fin());
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::BadFlags), 2);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::BadFlags), 2);
 }
 
 /// RFC 9293 §3.10.7.1: both forms.
@@ -379,7 +379,7 @@ fn backlog_full() {
     p.flow(CLIENT_PORT, crate::peer::PEER_ISN);
     p.send(seg().seq(1).ack(1));
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::AcceptQueueFull), 2);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::AcceptQueueFull), 2);
     // There is room again: the client's data carries the ACK a second time.
     p.accept(listener);
     p.send(seg().seq(1).ack(1).data(b"x"));

@@ -1,7 +1,7 @@
 //! ICMP: which errors are believed, and from whom (RFC 5927, RFC 5461, RFC 1191).
 
 use crate::peer::{Peer, seg};
-use firstflight_stack::{CloseReason, Drop, StateName};
+use firstflight_stack::{CloseReason, PacketDrop, StateName};
 use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::ip::Protocol;
 
@@ -84,7 +84,7 @@ fn errors_about_numbers_not_outstanding_are_ignored() {
     let data = p.expect().len(1460);
     p.send(seg().seq(1).ack(1461));
     p.icmp(IcmpErrorKind::PacketTooBig { mtu: 600 }, &data.packet);
-    assert_eq!((p.stack.info(id).unwrap().mss, p.stack.counters().dropped(Drop::BadIcmp)), (1460, 1));
+    assert_eq!((p.stack.info(id).unwrap().mss, p.stack.counters().dropped(PacketDrop::BadIcmp)), (1460, 1));
     let mut p = Peer::new();
     let id = p.connect(b"", false);
     let mut forged = p.expect().is_syn().packet;
@@ -101,7 +101,7 @@ fn errors_about_unknown_flows_are_dropped() {
     let mut other = p.expect().is_syn().packet;
     other[22..24].copy_from_slice(&81_u16.to_be_bytes());
     p.icmp(IcmpErrorKind::PortUnreachable, &other);
-    assert_eq!(p.stack.counters().dropped(Drop::BadIcmp), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::BadIcmp), 1);
 }
 
 /// RFC 1191 §6.4: segments get smaller, the lost one is sent again at once, and the window is not reduced.
@@ -214,5 +214,5 @@ fn answers_are_bounded() {
     let mut p = Peer::with(|c| c.limits.replies = 4);
     p.send_all((0..100).map(|n| seg().seq(n).ack(5)));
     assert_eq!(p.drain().len(), 4);
-    assert_eq!(p.stack.counters().dropped(Drop::ReplyQueueFull), 96);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::ReplyQueueFull), 96);
 }

@@ -6,7 +6,7 @@ use firstflight_credential::Reason::{
     PendingLimit as Full, Policy, StaleOrWrongCredential, SynCookie, SynTimedOut, Unknown,
 };
 use firstflight_credential::{FastOpenPolicy, Outcome, Reason};
-use firstflight_link::path::Verdict;
+use firstflight_link::path::FilterVerdict;
 use firstflight_stack::{Gauges, ListenConfig, ListenerId, Outcomes};
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn the_path_and_the_client_s_memory_are_seen_by_the_client_only() {
     // SYNs with data are lost.
     p.wire.a_to_b.set_filter(Box::new(|packet| {
         let with_data = packet.windows(DATA.len()).any(|part| part == DATA) && packet[33] & 2 != 0;
-        if with_data { Verdict::Drop } else { Verdict::Forward }
+        if with_data { FilterVerdict::Drop } else { FilterVerdict::Forward }
     }));
     (0..4).for_each(|_| both(&mut p, listener, DATA, true, SynTimedOut, NotRequested));
     p.wire.a_to_b.clear_filter();
@@ -118,7 +118,7 @@ fn a_cookie_without_data_is_no_data_for_the_client() {
 #[test]
 fn a_first_flight_without_any_answer_is_unknown() {
     let (mut p, _) = visited();
-    p.wire.b_to_a.set_filter(Box::new(|_| Verdict::Drop));
+    p.wire.b_to_a.set_filter(Box::new(|_| FilterVerdict::Drop));
     let before = p.client.counters().client;
     let id = p.connect(DATA, true);
     p.run(Duration::from_secs(600), |p| p.client.close_reason(id).is_some());
@@ -142,7 +142,7 @@ fn gauges_follow_what_is_held() {
     let mut packets = 0;
     p.wire.a_to_b.set_filter(Box::new(move |_| {
         packets += 1;
-        if packets <= 2 { Verdict::Forward } else { Verdict::Drop }
+        if packets <= 2 { FilterVerdict::Forward } else { FilterVerdict::Drop }
     }));
     let early = p.connect(DATA, true);
     p.connect(b"", false);

@@ -6,7 +6,7 @@ use crate::replays::{AFTER, DATA, first_flight, listening};
 use firstflight_credential::{
     GuardKey, JobRequest, JobResult, Outcome, Reason, RemoteGuard, Replays, Window,
 };
-use firstflight_stack::{Drop, ListenConfig, ListenerId};
+use firstflight_stack::{ListenConfig, ListenerId, PacketDrop};
 use std::sync::Arc;
 
 /// A member of a farm with a shared guard, and a client that has a cookie.
@@ -161,7 +161,7 @@ fn a_repeat_needs_room_for_a_connection_only() {
     p.stack.handle_job(job.id, JobResult::Repeat, p.now);
     p.pump();
     p.quiet();
-    assert_eq!(p.stack.counters().dropped(Drop::TooManyConnections), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::TooManyConnections), 1);
 }
 
 /// The SYN has had its answer when the store's comes too late.

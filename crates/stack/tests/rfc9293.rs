@@ -2,7 +2,7 @@
 
 use crate::peer::{Got, PORT, Peer, Seg, seg};
 use firstflight_stack::{
-    CloseReason, ConnId, ConnectConfig, ConnectError, Drop, ListenConfig, ListenError, StateName,
+    CloseReason, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenError, PacketDrop, StateName,
 };
 use firstflight_tcp::{Config, Keepalive};
 use firstflight_wire::ip::{Ecn, Header, Protocol};
@@ -59,7 +59,7 @@ fn a_syn_from_an_address_that_nobody_has_is_ignored() {
         p.send(seg().syn().mss(1460));
         p.quiet();
         assert_eq!(p.stack.connections(), 0, "{source}");
-        assert_eq!(p.stack.counters().dropped(Drop::BadSource), 1, "{source}");
+        assert_eq!(p.stack.counters().dropped(PacketDrop::BadSource), 1, "{source}");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_syn_to_broadcast_or_multicast_is_ignored() {
         p.inject(&packet);
         p.quiet();
         assert_eq!(p.stack.connections(), 0);
-        assert_eq!(p.stack.counters().dropped(Drop::NotForUs), 1, "{destination:?}");
+        assert_eq!(p.stack.counters().dropped(PacketDrop::NotForUs), 1, "{destination:?}");
     }
 }
 

@@ -172,7 +172,7 @@ fn transfer(seed: u64, way: Way) -> Done {
                 let bit = dice.below(packet.len() as u64 * 8) as usize;
                 packet[bit / 8] ^= 1 << (bit % 8);
             }
-            firstflight_link::path::Verdict::Forward
+            firstflight_link::path::FilterVerdict::Forward
         }));
     }
     let mut rebinding = (way == Way::Rebound).then(|| Rebinding::new(seed, &mut pair, delay));

@@ -1,7 +1,7 @@
 //! Messages to a verifier that shares the encapsulation's UDP port.
 
 use crate::peer::{Peer, seg};
-use firstflight_stack::{Drop, EncapsulationConfig};
+use firstflight_stack::{EncapsulationConfig, PacketDrop};
 use firstflight_wire::asap::message::{ProbeRequest, TransactionId};
 use firstflight_wire::ip::Packet;
 use firstflight_wire::udp::Datagram;
@@ -55,18 +55,18 @@ fn a_message_waits_for_the_verifier_and_the_answer_leaves_from_where_it_came() {
 fn nothing_else_is_kept() {
     let mut p = on(false);
     send(&mut p, (THEIRS, OURS), &message(1));
-    assert_eq!(p.stack.counters().dropped(Drop::NotCarried), 1);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::NotCarried), 1);
     assert_eq!(p.stack.poll_verifier_message(), None);
     assert!(p.stack.keep_verifier_messages());
     assert_eq!(p.stack.poll_verifier_message(), None);
     let short = &message(1)[..319];
     for (ports, payload, reason) in [
-        ((THEIRS, OURS + 1), &message(1)[..], Drop::NotCarried),
-        ((THEIRS, OURS), short, Drop::NotCarried),
-        ((THEIRS, OURS), &[0xff, 0x56, 0x11][..], Drop::NotCarried),
-        ((THEIRS, OURS), &[0xff, 0x52, 1, 1][..], Drop::NotCarried),
+        ((THEIRS, OURS + 1), &message(1)[..], PacketDrop::NotCarried),
+        ((THEIRS, OURS), short, PacketDrop::NotCarried),
+        ((THEIRS, OURS), &[0xff, 0x56, 0x11][..], PacketDrop::NotCarried),
+        ((THEIRS, OURS), &[0xff, 0x52, 1, 1][..], PacketDrop::NotCarried),
         // Nobody could get the answer.
-        ((0, OURS), &message(1)[..], Drop::BadSource),
+        ((0, OURS), &message(1)[..], PacketDrop::BadSource),
     ] {
         let before = p.stack.counters().dropped(reason);
         send(&mut p, ports, payload);
@@ -90,7 +90,7 @@ fn a_bounded_number_waits() {
     let kept: Vec<_> = std::iter::from_fn(|| p.stack.poll_verifier_message()).collect();
     assert_eq!(kept.len(), 64);
     assert_eq!(*kept[63].bytes, message(63), "the first ones");
-    assert_eq!(p.stack.counters().dropped(Drop::VerifierQueueFull), 36);
+    assert_eq!(p.stack.counters().dropped(PacketDrop::VerifierQueueFull), 36);
     send(&mut p, (THEIRS, OURS), &message(200));
     assert!(p.stack.poll_verifier_message().is_some());
 }

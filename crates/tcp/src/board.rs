@@ -1,6 +1,6 @@
 //! The records of a flight that has several segments, or one segment that was marked, with sums over them.
 
-use crate::flight::{CRUMB, MANY, Marks, Sent};
+use crate::flight::{CRUMB, MANY, SegmentMarks, Sent};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -95,7 +95,7 @@ impl Board {
     #[inline]
     pub(crate) fn push(&mut self, sent: Sent) {
         if self.is_crowded()
-            && let Some(last) = self.list.back_mut().filter(|last| last.marks == Marks::default())
+            && let Some(last) = self.list.back_mut().filter(|last| last.marks == SegmentMarks::default())
         {
             // Keep the later of both times, so that nothing is marked as lost too early.
             self.bytes += sent.len();
@@ -122,7 +122,7 @@ impl Board {
                 break;
             }
             self.forget(&first);
-            if !first.marks.has(Marks::SACKED) {
+            if !first.marks.has(SegmentMarks::SACKED) {
                 each(&first);
             }
             self.list.pop_front();
@@ -136,7 +136,7 @@ impl Board {
         first.start = ack;
         let rest = *first;
         self.forget(&front);
-        if front.marks.has(Marks::SACKED) {
+        if front.marks.has(SegmentMarks::SACKED) {
             // The rest is still one SACKed segment.
             self.sacked_segments += 1;
         } else {
@@ -149,7 +149,7 @@ impl Board {
     fn forget(&mut self, sent: &Sent) {
         let len = sent.len();
         self.bytes -= len;
-        if sent.marks.has(Marks::SACKED) {
+        if sent.marks.has(SegmentMarks::SACKED) {
             self.sacked -= len;
             self.sacked_segments -= 1;
         }
@@ -157,11 +157,11 @@ impl Board {
     }
 
     /// Subtracts `len` from the sums of LOST and AGAIN, as far as `marks` has them.
-    fn unmark(&mut self, marks: Marks, len: u32) {
-        if marks.has(Marks::LOST) {
+    fn unmark(&mut self, marks: SegmentMarks, len: u32) {
+        if marks.has(SegmentMarks::LOST) {
             self.lost -= len;
         }
-        if marks.has(Marks::AGAIN) {
+        if marks.has(SegmentMarks::AGAIN) {
             self.again -= len;
         }
         if marks.waits() {
@@ -181,7 +181,7 @@ impl Board {
         let first = self.index(range.start);
         for index in first..self.list.len() {
             let Some(sent) = self.list.get(index).filter(|sent| sent.end.le(range.end)) else { break };
-            if !sent.marks.has(Marks::SACKED) && sent.start.ge(range.start) {
+            if !sent.marks.has(SegmentMarks::SACKED) && sent.start.ge(range.start) {
                 self.mark_sacked(index, &mut each);
             }
         }
@@ -190,9 +190,9 @@ impl Board {
     fn mark_sacked(&mut self, index: usize, each: &mut impl FnMut(&Sent)) {
         let Some(sent) = self.list.get_mut(index) else { return };
         let was = *sent;
-        sent.marks.clear(Marks::LOST);
-        sent.marks.clear(Marks::AGAIN);
-        sent.marks.set(Marks::SACKED);
+        sent.marks.clear(SegmentMarks::LOST);
+        sent.marks.clear(SegmentMarks::AGAIN);
+        sent.marks.set(SegmentMarks::SACKED);
         self.unmark(was.marks, was.len());
         self.sacked += was.len();
         self.sacked_segments += 1;
@@ -210,7 +210,7 @@ impl Board {
         let back = Sent { start: at, ..*sent };
         sent.end = at;
         sent.ends_burst = false;
-        self.sacked_segments += u32::from(back.marks.has(Marks::SACKED));
+        self.sacked_segments += u32::from(back.marks.has(SegmentMarks::SACKED));
         self.list.insert(index + 1, back);
         true
     }
@@ -218,12 +218,12 @@ impl Board {
     /// Marks the record at `index`, or its retransmission, as lost.
     fn mark_lost(&mut self, index: usize) {
         let Some(sent) = self.list.get_mut(index) else { return };
-        if sent.marks.has(Marks::SACKED) || sent.marks.waits() {
+        if sent.marks.has(SegmentMarks::SACKED) || sent.marks.waits() {
             return;
         }
         let (start, was, len) = (sent.start, sent.marks, sent.len());
-        sent.marks.set(Marks::LOST);
-        sent.marks.clear(Marks::AGAIN);
+        sent.marks.set(SegmentMarks::LOST);
+        sent.marks.clear(SegmentMarks::AGAIN);
         self.unmark(was, len);
         self.lost += len;
         self.waiting += len;
@@ -235,7 +235,7 @@ impl Board {
     pub(crate) fn mark(&mut self, mut lost: impl FnMut(&Sent) -> Option<bool>) {
         for index in 0..self.list.len() {
             let Some(sent) = self.list.get(index) else { return };
-            if sent.marks.has(Marks::SACKED) || sent.marks.waits() {
+            if sent.marks.has(SegmentMarks::SACKED) || sent.marks.waits() {
                 continue;
             }
             match lost(sent) {
@@ -248,21 +248,21 @@ impl Board {
 
     /// Marks the oldest segment that is not SACKed as lost.
     pub(crate) fn mark_first(&mut self) {
-        if let Some(index) = self.list.iter().position(|sent| !sent.marks.has(Marks::SACKED)) {
+        if let Some(index) = self.list.iter().position(|sent| !sent.marks.has(SegmentMarks::SACKED)) {
             self.mark_lost(index);
         }
     }
 
     /// The peer reneged on its SACKs (RFC 2018 §8): removes the SACKED marks.
     pub(crate) fn renege(&mut self) {
-        self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::SACKED));
+        self.list.iter_mut().for_each(|sent| sent.marks.clear(SegmentMarks::SACKED));
         self.sacked = 0;
         self.sacked_segments = 0;
     }
 
     /// No segment was lost after all: removes the LOST marks.
     pub(crate) fn unmark_lost(&mut self) {
-        self.list.iter_mut().for_each(|sent| sent.marks.clear(Marks::LOST));
+        self.list.iter_mut().for_each(|sent| sent.marks.clear(SegmentMarks::LOST));
         self.lost = 0;
         self.waiting = 0;
         self.cursor = None;
@@ -312,13 +312,13 @@ impl Board {
             let Some(sent) = self.list.get_mut(index) else { return };
             let (was, len) = (sent.marks, sent.len());
             sent.at = at;
-            sent.marks.set(Marks::REPEATED);
-            if !was.has(Marks::SACKED) {
-                sent.marks.set(Marks::AGAIN);
+            sent.marks.set(SegmentMarks::REPEATED);
+            if !was.has(SegmentMarks::SACKED) {
+                sent.marks.set(SegmentMarks::AGAIN);
                 if was.waits() {
                     self.waiting -= len;
                 }
-                if !was.has(Marks::AGAIN) {
+                if !was.has(SegmentMarks::AGAIN) {
                     self.again += len;
                 }
             }
@@ -346,6 +346,6 @@ impl Board {
     #[must_use]
     pub(crate) fn lost_below(&self, end: SeqNum) -> u32 {
         let below = self.list.iter().take_while(|sent| sent.start.lt(end));
-        below.filter(|sent| sent.marks.has(Marks::LOST)).map(Sent::len).sum()
+        below.filter(|sent| sent.marks.has(SegmentMarks::LOST)).map(Sent::len).sum()
     }
 }

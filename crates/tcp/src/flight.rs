@@ -14,9 +14,9 @@ pub(crate) const CRUMB: u32 = 256;
 
 /// What is known about a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Marks(u8);
+pub(crate) struct SegmentMarks(u8);
 
-impl Marks {
+impl SegmentMarks {
     /// The peer has it (RFC 2018).
     pub(crate) const SACKED: Self = Self(1);
     /// It was marked as lost, and perhaps sent again since.
@@ -59,7 +59,7 @@ pub(crate) struct Sent {
     //= rfc8985 4-b
     pub at: Instant,
     /// What is known about it.
-    pub marks: Marks,
+    pub marks: SegmentMarks,
     /// It was the last segment of a burst.
     pub ends_burst: bool,
 }
@@ -209,7 +209,8 @@ impl Flight {
     pub(crate) fn push(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
         if let Records::None = self.records {
             // Fill in place: a copy of a record built elsewhere would wait for its stores.
-            self.records = Records::One(Sent { start, end, at, marks: Marks::default(), ends_burst: false });
+            self.records =
+                Records::One(Sent { start, end, at, marks: SegmentMarks::default(), ends_burst: false });
         } else {
             self.push_behind(start, end, at, boards);
         }
@@ -217,7 +218,7 @@ impl Flight {
 
     #[inline(never)]
     fn push_behind(&mut self, start: SeqNum, end: SeqNum, at: Instant, boards: &mut Boards) {
-        let sent = || Sent { start, end, at, marks: Marks::default(), ends_burst: false };
+        let sent = || Sent { start, end, at, marks: SegmentMarks::default(), ends_burst: false };
         match &mut self.records {
             none @ Records::None => *none = Records::One(sent()),
             Records::One(one) => {

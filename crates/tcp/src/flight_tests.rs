@@ -49,7 +49,7 @@ fn counts_follow_what_happens() {
     assert_eq!((flight.pipe(), flight.waiting(), flight.again()), (500, 300, 0));
     assert_eq!(flight.next_waiting(100), Some((seq(0), seq(100))));
     let mut seen = Vec::new();
-    flight.acknowledge(seq(450), |sent| seen.push((sent.len(), sent.marks.has(Marks::REPEATED))));
+    flight.acknowledge(seq(450), |sent| seen.push((sent.len(), sent.marks.has(SegmentMarks::REPEATED))));
     assert_eq!(seen, [(100, true), (100, false), (100, false)]);
     assert_eq!((flight.pipe(), flight.sacked(), flight.sacked_segments(), flight.lost()), (500, 50, 1, 0));
     flight.acknowledge(seq(1000), |_| ());
@@ -127,11 +127,11 @@ fn counted(flight: &Flight) -> (u32, u32, u32, u32, u32, u32) {
         let len = sent.len();
         let add = |on: bool| if on { len } else { 0 };
         sums.0 += len;
-        sums.1 += add(sent.marks.has(Marks::SACKED));
-        sums.2 += add(sent.marks.has(Marks::LOST));
-        sums.3 += add(sent.marks.has(Marks::AGAIN));
+        sums.1 += add(sent.marks.has(SegmentMarks::SACKED));
+        sums.2 += add(sent.marks.has(SegmentMarks::LOST));
+        sums.3 += add(sent.marks.has(SegmentMarks::AGAIN));
         sums.4 += add(sent.marks.waits());
-        sums.5 += u32::from(sent.marks.has(Marks::SACKED));
+        sums.5 += u32::from(sent.marks.has(SegmentMarks::SACKED));
     }
     sums
 }

@@ -16,10 +16,10 @@ const KEPT: usize = 8;
 /// The ends of writes that are followed by more data, and those whose times the application wants. It is one pointer
 /// until the first such end, so that a connection without any pays nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Push(Option<Box<Ends>>);
+pub(crate) struct Push(Option<Box<PushEnds>>);
 
 #[derive(Debug, Default)]
-struct Ends {
+struct PushEnds {
     list: VecDeque<SeqNum>,
     /// The current burst: its time, the number of segments sent in it, and the largest number allowed.
     burst: (Instant, u32, u32),

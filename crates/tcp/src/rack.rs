@@ -1,7 +1,7 @@
 //! RACK (RFC 8985): a segment is lost if one that left later has arrived, and the time allowed for reordering
 //! has passed since.
 
-use crate::flight::{Flight, Marks, Sent};
+use crate::flight::{Flight, SegmentMarks, Sent};
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
 
@@ -79,7 +79,7 @@ impl Rack {
     /// for a retransmission.
     #[inline]
     pub(crate) fn arrived(&mut self, sent: &Sent, highest: SeqNum, now: Instant, spurious: bool) {
-        let repeated = sent.marks.has(Marks::REPEATED);
+        let repeated = sent.marks.has(SegmentMarks::REPEATED);
         self.fack = self.fack.max(sent.end);
         if sent.end.lt(highest) && !repeated {
             self.see_reordering(self.fack.distance_from(sent.start));
@@ -155,7 +155,7 @@ impl Rack {
         let (newest, end) = self.newest;
         let mut wait = Duration::ZERO;
         flight.mark(|sent| {
-            let repeated = sent.marks.has(Marks::REPEATED);
+            let repeated = sent.marks.has(SegmentMarks::REPEATED);
             // Segments with equal times left in the order of the stream. A segment that leaves now is not lost
             // yet.
             let earlier = sent.at < path.now && (sent.at < newest || (sent.at == newest && sent.end.lt(end)));

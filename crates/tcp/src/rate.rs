@@ -6,7 +6,7 @@
 //! small for all other algorithms.
 
 use crate::congestion::{LostSegment, RateSample};
-use crate::flight::{CRUMB, Flight, MANY, Marks, Sent};
+use crate::flight::{CRUMB, Flight, MANY, SegmentMarks, Sent};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
@@ -177,7 +177,7 @@ impl Sampler {
         let len = sent.end.distance_from(sent.start);
         self.delivered += u64::from(len);
         self.delivered_at = now;
-        let repeated = sent.marks.has(Marks::REPEATED);
+        let repeated = sent.marks.has(SegmentMarks::REPEATED);
         let stamp =
             self.stamps.get(self.index(sent.start)).filter(|stamp| stamp.start.le(sent.start)).copied();
         let gathered = &mut self.gathered;

@@ -16,7 +16,7 @@ const MOST_RECORDS: usize = 64;
 
 /// Sequence space, buffer and scoreboard of the sending direction.
 #[derive(Debug, Default)]
-pub(crate) struct Send {
+pub(crate) struct SendHalf {
     /// Our initial sequence number (ISS).
     pub iss: SeqNum,
     /// Oldest number not acknowledged (SND.UNA).
@@ -56,7 +56,7 @@ pub(crate) struct Send {
     pub first_flight_end: SeqNum,
 }
 
-impl Send {
+impl SendHalf {
     /// A half that begins at `iss` and may use segments of `mss` bytes.
     #[inline]
     #[must_use]

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn the_window_moves_on_behind_two_gibibytes() {
     let mut pool = Pool::new(1 << 20);
-    let mut snd = Send::new(SeqNum::new(7), 1460);
+    let mut snd = SendHalf::new(SeqNum::new(7), 1460);
     snd.wnd = 1000;
     assert_eq!(snd.window_end(), SeqNum::new(7 + 1 + 1000));
     snd.first_flight_end = SeqNum::new(200);

@@ -28,7 +28,7 @@ pub struct Stamp {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Watched {
+struct WatchedStamp {
     offset: u64,
     sent: bool,
 }
@@ -36,7 +36,7 @@ struct Watched {
 /// The bytes that are watched, and the times not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
-    watched: VecDeque<Watched>,
+    watched: VecDeque<WatchedStamp>,
     stamps: VecDeque<Stamp>,
 }
 
@@ -49,7 +49,7 @@ impl Stamps {
         // Each byte has at most two milestones.
         let room = 2 * self.watched.len() + self.stamps.len() + 2 <= 2 * MOST;
         if room {
-            self.watched.push_back(Watched { offset, sent: false });
+            self.watched.push_back(WatchedStamp { offset, sent: false });
         }
         room
     }
@@ -68,7 +68,8 @@ impl Stamps {
     /// The first `offset` bytes are acknowledged. Returns whether that was unknown.
     pub(crate) fn acknowledged(&mut self, offset: u64, at: Instant) -> bool {
         let before = self.stamps.len();
-        while let Some(Watched { offset, .. }) = self.watched.pop_front_if(|byte| byte.offset <= offset) {
+        while let Some(WatchedStamp { offset, .. }) = self.watched.pop_front_if(|byte| byte.offset <= offset)
+        {
             self.stamps.push_back(Stamp { offset, milestone: Milestone::Acknowledged, at });
         }
         self.stamps.len() > before

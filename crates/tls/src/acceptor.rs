@@ -281,8 +281,8 @@ impl Acceptor {
                 let begun = self.begin(seal, &mut io, read, &from, &mut rejected);
                 let late = || Err(AcceptError::Flight(Refused::TimedOut));
                 match seal.time().timeout(Intake::WITHIN, begun).await.unwrap_or_else(late)? {
-                    First::Tls(read) => read,
-                    First::Sealed(taken, behind) => return self.answer(seal, *taken, io, behind).await,
+                    ClientStart::Tls(read) => read,
+                    ClientStart::Sealed(taken, behind) => return self.answer(seal, *taken, io, behind).await,
                 }
             }
         };
@@ -293,7 +293,7 @@ impl Acceptor {
     }
 
     /// Reads a ClientHello in clear, and answers it.
-    async fn hello<IO>(&self, io: &mut IO, read: Vec<u8>) -> Result<(Answered, Vec<u8>), Refusal>
+    async fn hello<IO>(&self, io: &mut IO, read: Vec<u8>) -> Result<(AnsweredHello, Vec<u8>), Refusal>
     where
         IO: AsyncRead + Unpin,
     {
@@ -313,7 +313,11 @@ impl Acceptor {
     }
 
     /// Answers a ClientHello in memory, with these settings. One that came sealed has settings of its own.
-    async fn tls(&self, hello: Hello, config: Arc<ServerConfig>) -> Result<(Answered, Vec<u8>), Refusal> {
+    async fn tls(
+        &self,
+        hello: Hello,
+        config: Arc<ServerConfig>,
+    ) -> Result<(AnsweredHello, Vec<u8>), Refusal> {
         let Shared { store, .. } = &*self.shared;
         let (config, keeping) = match store {
             None => (config, None),
@@ -332,9 +336,9 @@ impl Acceptor {
         hello: Hello,
         config: Arc<ServerConfig>,
         keeping: Option<Keeping>,
-    ) -> Result<(Answered, Vec<u8>), Refusal> {
+    ) -> Result<(AnsweredHello, Vec<u8>), Refusal> {
         match hello.accepted.into_connection(config) {
-            Ok(connection) => Ok((Answered { connection, keeping }, hello.behind)),
+            Ok(connection) => Ok((AnsweredHello { connection, keeping }, hello.behind)),
             Err((error, alert)) => Err(Refusal { error: AcceptError::of(error), alert: Alert::Tls(alert) }),
         }
     }
@@ -342,14 +346,14 @@ impl Acceptor {
     /// Goes on behind an answered ClientHello.
     async fn go_on<IO>(
         &self,
-        answered: Answered,
+        answered: AnsweredHello,
         io: IO,
         behind: Vec<u8>,
     ) -> Result<TlsStream<IO>, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Answered { connection, keeping } = answered;
+        let AnsweredHello { connection, keeping } = answered;
         let mut machine = Machine::new(io, connection.into(), behind);
         let mut begun = false;
         poll_fn(|cx| {
@@ -372,7 +376,7 @@ impl Acceptor {
         mut held: Vec<u8>,
         from: &Arrival,
         rejected: &mut Option<Rejection>,
-    ) -> Result<First, AcceptError>
+    ) -> Result<ClientStart, AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -381,9 +385,9 @@ impl Acceptor {
             let (used, step) = intake.handle(&held, |id| seal.knows(id));
             held.drain(..used);
             match step {
-                Step::Tls => return Ok(First::Tls(held)),
+                Step::Tls => return Ok(ClientStart::Tls(held)),
                 Step::Sealed(flight) => match self.open(seal, &flight, from).await {
-                    Ok(taken) => return Ok(First::Sealed(Box::new(taken), held)),
+                    Ok(taken) => return Ok(ClientStart::Sealed(Box::new(taken), held)),
                     Err(Decline::Reject(why)) => {
                         *rejected = Some(why);
                         count(Some(ServedSeal::rejected(why)));
@@ -490,7 +494,7 @@ impl Acceptor {
 }
 
 /// What a client begins with.
-enum First {
+enum ClientStart {
     /// TLS, of which this was read.
     Tls(Vec<u8>),
     /// A flight that is taken, and what was read behind it.
@@ -499,7 +503,7 @@ enum First {
 
 /// A flight that is taken. Nothing was sent yet.
 struct Taken {
-    answered: Answered,
+    answered: AnsweredHello,
     /// Set if the request waits for the client's Finished.
     waiting: Option<Waiting>,
     info: SealedInfo,
@@ -507,7 +511,7 @@ struct Taken {
 }
 
 /// A ClientHello that TLS has answered in memory.
-struct Answered {
+struct AnsweredHello {
     connection: ServerConnection,
     keeping: Option<Keeping>,
 }

@@ -13,7 +13,7 @@ use crate::sealed::{self, Considered, Ended, Looked, Ordinary, SealClient, SealR
 use crate::stream::TlsStream;
 use crate::tickets::{self, AtPlace, Tickets};
 use firstflight::credential::NetworkId;
-use firstflight::{AttemptInfo, Authority, Client, FirstFlight, Host, Place, Stream, Time, Way};
+use firstflight::{AttemptInfo, Authority, Client, FirstFlight, Host, ServerPlace, Stream, Time, Way};
 use firstflight_seal::{DIGEST_PREFIX, Reason};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -173,7 +173,7 @@ impl Connector {
     pub(crate) async fn reach(
         &self,
         client: &Client,
-        at: Option<Place>,
+        at: Option<ServerPlace>,
         server: &Authority,
         data: FirstFlight<'_>,
         complete: bool,
@@ -186,7 +186,7 @@ impl Connector {
     pub(crate) async fn contact(
         &self,
         client: &Client,
-        at: Option<Place>,
+        at: Option<ServerPlace>,
         server: &Authority,
         data: FirstFlight<'_>,
         complete: bool,
@@ -197,7 +197,7 @@ impl Connector {
             (None, Some(seal)) => {
                 let (looked, found) = seal.look_up(server, self.time(), client.look_up(server)).await;
                 match found {
-                    Ok(found) => (Some(Place::from(&found)), looked),
+                    Ok(found) => (Some(ServerPlace::from(&found)), looked),
                     Err(error) => return (Err(error.into()), None),
                 }
             }
@@ -226,7 +226,7 @@ impl Connector {
     /// Connects, and again if a sealed flight may go again.
     async fn send(
         &self,
-        (client, at): (&Client, Option<Place>),
+        (client, at): (&Client, Option<ServerPlace>),
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<&SealedRequest<'_>>,
@@ -415,7 +415,8 @@ impl Connector {
         let (groups, config) = if departure.in_syn { in_syn } else { elsewhere };
         // The digest of a sealed request is never offered again, so tickets do not belong to it.
         let lasting = alpn.iter().filter(|name| !name.starts_with(&DIGEST_PREFIX)).cloned().collect();
-        let place = tickets::Place { server: server.clone(), network: departure.network, alpn: lasting };
+        let place =
+            tickets::TicketPlace { server: server.clone(), network: departure.network, alpn: lasting };
         let mut config = (**config).clone();
         config.enable_early_data = early && data.is_replayable() && !data.data().is_empty();
         let expected = place.alpn.first().filter(|_| shared.agreed_before).cloned();

@@ -18,7 +18,7 @@ const SITES: usize = 256;
 /// What a ticket belongs to. A ticket identifies the client to the server, so it is not used on another network, where the
 /// client may want to be somebody else (RFC 8446 appendix C.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct TicketPlace {
     pub(crate) server: Authority,
     pub(crate) network: NetworkId,
     /// The protocol that was agreed on, because early data is in the protocol of its ticket (RFC 8446 §4.2.10). If none was,
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     pub(crate) alpn: Vec<Vec<u8>>,
 }
 
-impl Place {
+impl TicketPlace {
     /// The place of what was agreed on, out of what this one offers.
     fn agreed(&self, protocol: Option<&[u8]>) -> Self {
         let agreed = self.alpn.iter().find(|offered| Some(offered.as_slice()) == protocol);
@@ -52,7 +52,7 @@ struct Entry {
 
 #[derive(Default)]
 struct Inner {
-    entries: HashMap<Place, Entry>,
+    entries: HashMap<TicketPlace, Entry>,
     uses: u64,
     network: Option<NetworkId>,
     epoch: Epoch,
@@ -120,7 +120,7 @@ impl Tickets {
 }
 
 impl Inner {
-    fn entry(&mut self, place: &Place) -> &mut Entry {
+    fn entry(&mut self, place: &TicketPlace) -> &mut Entry {
         self.uses += 1;
         let used = self.uses;
         if !self.entries.contains_key(place) && self.entries.len() >= SITES {
@@ -140,22 +140,22 @@ impl Inner {
 pub(crate) struct AtPlace {
     tickets: Arc<Tickets>,
     /// With what is offered.
-    place: Place,
+    place: TicketPlace,
     groups: Groups,
     /// When its ClientHello was made.
     epoch: Epoch,
-    learnt: Mutex<Learnt>,
+    learnt: Mutex<TicketSink>,
 }
 
 /// Where tickets go that come.
-enum Learnt {
+enum TicketSink {
     /// The protocol is not known yet, so they wait.
     Waiting(VecDeque<Tls13ClientSessionValue>),
-    To(Place),
+    To(TicketPlace),
 }
 
 /// Leaves out the tickets, which are secret.
-impl fmt::Debug for Learnt {
+impl fmt::Debug for TicketSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(tickets) => f.debug_tuple("Waiting").field(&tickets.len()).finish(),
@@ -166,10 +166,10 @@ impl fmt::Debug for Learnt {
 
 impl AtPlace {
     /// Of a ClientHello that is made now, and offers what `place` says.
-    pub(crate) fn new(tickets: &Arc<Tickets>, place: Place, groups: Groups) -> Self {
+    pub(crate) fn new(tickets: &Arc<Tickets>, place: TicketPlace, groups: Groups) -> Self {
         let learnt = Mutex::new(match place.alpn.len() {
-            0 | 1 => Learnt::To(place.clone()),
-            _ => Learnt::Waiting(VecDeque::new()),
+            0 | 1 => TicketSink::To(place.clone()),
+            _ => TicketSink::Waiting(VecDeque::new()),
         });
         Self { tickets: Arc::clone(tickets), epoch: tickets.lock().epoch, place, groups, learnt }
     }
@@ -185,7 +185,7 @@ impl AtPlace {
     /// The server has chosen this protocol, or none. Tickets are for it.
     pub(crate) fn agreed(&self, protocol: Option<&[u8]>) {
         let mut learnt = self.learnt();
-        let Learnt::Waiting(waiting) = &mut *learnt else { return };
+        let TicketSink::Waiting(waiting) = &mut *learnt else { return };
         let (waiting, place) = (std::mem::take(waiting), self.place.agreed(protocol));
         let mut inner = self.tickets.lock();
         if self.learns(&inner) {
@@ -196,7 +196,7 @@ impl AtPlace {
             }
             waiting.into_iter().for_each(|ticket| entry.keep(ticket));
         }
-        *learnt = Learnt::To(place);
+        *learnt = TicketSink::To(place);
     }
 
     /// The server does not speak the protocol of its tickets any more.
@@ -204,7 +204,7 @@ impl AtPlace {
         self.tickets.lock().entries.remove(&self.place);
     }
 
-    fn learnt(&self) -> MutexGuard<'_, Learnt> {
+    fn learnt(&self) -> MutexGuard<'_, TicketSink> {
         self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -251,13 +251,13 @@ impl ClientSessionStore for AtPlace {
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
         match &mut *self.learnt() {
-            Learnt::Waiting(waiting) => {
+            TicketSink::Waiting(waiting) => {
                 waiting.push_back(ticket);
                 while waiting.len() > TICKETS {
                     waiting.pop_front();
                 }
             }
-            Learnt::To(place) => {
+            TicketSink::To(place) => {
                 let mut inner = self.tickets.lock();
                 if self.learns(&inner) {
                     inner.entry(place).keep(ticket);

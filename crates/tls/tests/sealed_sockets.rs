@@ -14,7 +14,7 @@ use firstflight::record::Published;
 use firstflight::{AttemptInfo, Authority, Client, ClientBuilder, FirstFlight, MakeFlight, Server, Way};
 use firstflight_tls::rustls::{self, ClientConfig};
 use firstflight_tls::seal::{
-    Bind, Draft, HostName, KeySet, KeySource, Outcome, REJECT, Record, Rid, Room, SealKey, Target, Why,
+    Bind, Draft, FlightRoom, HostName, KeySet, KeySource, Outcome, REJECT, Record, Rid, SealKey, Target, Why,
 };
 use firstflight_tls::{ConnectError, Connector, SealClient, SealServer, SealedInfo};
 use std::io;
@@ -208,7 +208,7 @@ fn a_foreign_flight_under_a_block_is_rejected() {
             let (rid, t_ms) = (Rid::from_bytes([u8::from(*right); 16]), unix() * 1000);
             let draft = Draft::new(to, rid, Bind::to(&block), t_ms, SAFE, REQUEST, b"http/1.1").unwrap();
             let (_, hello) = common::sealed::hello(config.clone(), NAME, draft.alpn().to_vec());
-            let plan = Room::in_udp(1176, 40, 204).plan(hello.len(), REQUEST.len()).unwrap();
+            let plan = FlightRoom::in_udp(1176, 40, 204).plan(hello.len(), REQUEST.len()).unwrap();
             let flight = draft.seal(&hello, &public, &plan, &mut rng(3)).unwrap();
             Ok(flight.as_bytes().to_vec())
         }

@@ -23,7 +23,7 @@ const CONTEXT: [u8; 32] = context("firstflight ASAP v1 CKEY");
 
 /// What a challenge is bound to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct ChallengeSubject<'a> {
     /// The type of the message that it is for.
     pub(crate) class: u8,
     pub(crate) client: SocketAddr,
@@ -31,7 +31,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) transaction: TransactionId,
 }
 
-impl Asking<'_> {
+impl ChallengeSubject<'_> {
     fn input(&self, time: u32) -> [u8; 95] {
         Challenge::input(self.class, time, self.client, self.key, self.transaction)
     }
@@ -62,14 +62,19 @@ impl ChallengeKeys {
         }
     }
 
-    pub(crate) fn make(&self, asking: &Asking<'_>, clock: &Clock) -> Challenge {
+    pub(crate) fn make(&self, asking: &ChallengeSubject<'_>, clock: &Clock) -> Challenge {
         match self {
             Self::Own(keys) => keys.make(asking, clock.mono),
             Self::Shared(keys) => keys.make(asking, unix_seconds(clock)),
         }
     }
 
-    pub(crate) fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, clock: &Clock) -> bool {
+    pub(crate) fn is_good(
+        &self,
+        challenge: &Challenge,
+        asking: &ChallengeSubject<'_>,
+        clock: &Clock,
+    ) -> bool {
         match self {
             Self::Own(keys) => keys.is_good(challenge, asking, clock.mono),
             Self::Shared(keys) => keys.is_good(challenge, asking, unix_seconds(clock)),
@@ -99,12 +104,12 @@ impl OwnKeys {
         self.since = now;
     }
 
-    fn make(&self, asking: &Asking<'_>, now: Instant) -> Challenge {
+    fn make(&self, asking: &ChallengeSubject<'_>, now: Instant) -> Challenge {
         let time = seconds(now);
         Challenge { key: self.number, time, mac: self.current.code(&asking.input(time)) }
     }
 
-    fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: Instant) -> bool {
+    fn is_good(&self, challenge: &Challenge, asking: &ChallengeSubject<'_>, now: Instant) -> bool {
         // The age is that of the monotonic clock, so setting the wall clock does not extend a challenge.
         let Some(age) = seconds(now).checked_sub(challenge.time) else { return false };
         let key = if challenge.key == self.number {
@@ -135,12 +140,12 @@ impl SharedKeys {
         ((hour % 255 + 1) as u8, self.seed.derive(&input))
     }
 
-    fn make(&self, asking: &Asking<'_>, now: u32) -> Challenge {
+    fn make(&self, asking: &ChallengeSubject<'_>, now: u32) -> Challenge {
         let (number, key) = self.key(now);
         Challenge { key: number, time: now, mac: key.code(&asking.input(now)) }
     }
 
-    fn is_good(&self, challenge: &Challenge, asking: &Asking<'_>, now: u32) -> bool {
+    fn is_good(&self, challenge: &Challenge, asking: &ChallengeSubject<'_>, now: u32) -> bool {
         let times = now.saturating_sub(CHALLENGE_LASTS)..=now.saturating_add(AHEAD);
         if !times.contains(&challenge.time) {
             return false;

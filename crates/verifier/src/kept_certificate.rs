@@ -3,7 +3,7 @@
 
 use crate::client::{IssuerAddress, ObtainError, Patience, Wanted, obtain};
 use crate::clock::boot_clock;
-use crate::pool::{Site, boot_id, is_due, is_usable};
+use crate::pool::{PoolSite, boot_id, is_due, is_usable};
 use crate::{LONGEST_DURATION, secure_rng};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey, PublicKey};
@@ -51,13 +51,13 @@ impl Content {
     fn new(
         certificate: &ClientCertificate,
         network: NetworkId,
-        site: Option<&Site>,
+        site: Option<&PoolSite>,
         asked: Option<SocketAddr>,
     ) -> Self {
         Self {
             boot: boot_id(),
             network: to_hex(&network.0).to_string(),
-            site: site.map(Site::to_string),
+            site: site.map(PoolSite::to_string),
             verifier: certificate.verifier().to_string(),
             asked,
             address: certificate.address(),
@@ -87,7 +87,7 @@ pub struct KeptCertificate {
     file: StateFile,
     certificate: Arc<ClientCertificate>,
     network: NetworkId,
-    site: Option<Site>,
+    site: Option<PoolSite>,
     asked: Option<SocketAddr>,
 }
 
@@ -131,7 +131,7 @@ impl KeptCertificate {
         if !is_usable(&certificate, now) {
             return Err(refuse(NotUsed::Over));
         }
-        let site = content.site.as_deref().map(Site::new);
+        let site = content.site.as_deref().map(PoolSite::new);
         Ok(Self { file, certificate: Arc::new(certificate), network, site, asked: content.asked })
     }
 
@@ -140,7 +140,11 @@ impl KeptCertificate {
     ///
     /// # Errors
     /// When it is another site's or of another network, or the file cannot be written.
-    pub fn use_for(&mut self, site: &Site, network: NetworkId) -> Result<Arc<ClientCertificate>, KeptError> {
+    pub fn use_for(
+        &mut self,
+        site: &PoolSite,
+        network: NetworkId,
+    ) -> Result<Arc<ClientCertificate>, KeptError> {
         let refuse = |why| Err(KeptError::Refused(self.file.path().to_owned(), why));
         if !network.is_known() {
             return refuse(NotUsed::UnknownNetwork);
@@ -217,7 +221,7 @@ impl KeptCertificate {
 
     /// The site that it was used for.
     #[must_use]
-    pub const fn site(&self) -> Option<&Site> {
+    pub const fn site(&self) -> Option<&PoolSite> {
         self.site.as_ref()
     }
 
@@ -271,7 +275,7 @@ pub enum NotUsed {
     OtherNetwork,
     /// It was used for another site, which would see the same key.
     #[error("it was used for {0}, and a key is shown to one site only")]
-    OtherSite(Site),
+    OtherSite(PoolSite),
 }
 
 /// Why a file with a certificate cannot be used.

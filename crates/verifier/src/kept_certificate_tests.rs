@@ -24,11 +24,11 @@ fn now() -> Instant {
     boot_clock().unwrap()
 }
 
-struct Kept {
+struct KeptFile {
     directory: tempfile::TempDir,
 }
 
-impl Kept {
+impl KeptFile {
     fn new(lasts: u32, obtained: Instant) -> Self {
         let kept = Self { directory: tempfile::tempdir().unwrap() };
         let asked = Some("198.51.100.1:443".parse().unwrap());
@@ -61,9 +61,9 @@ fn refused<T>(result: Result<T, KeptError>) -> NotUsed {
 
 #[test]
 fn it_is_one_sites_from_its_first_use_on() {
-    let kept = Kept::new(DAY, now());
+    let kept = KeptFile::new(DAY, now());
     assert_eq!(std::fs::metadata(kept.path()).unwrap().permissions().mode() & 0o777, 0o600);
-    let (a, b) = (Site::new("a.example"), Site::new("b.example"));
+    let (a, b) = (PoolSite::new("a.example"), PoolSite::new("b.example"));
     let mut open = kept.open().unwrap();
     assert_eq!(open.site(), None);
     let shown = open.use_for(&a, HOME).unwrap();
@@ -78,8 +78,8 @@ fn it_is_one_sites_from_its_first_use_on() {
 
 #[test]
 fn another_network_another_start_and_the_end_are_refused() {
-    let kept = Kept::new(DAY, now());
-    let site = Site::new("a.example");
+    let kept = KeptFile::new(DAY, now());
+    let site = PoolSite::new("a.example");
     let mut open = kept.open().unwrap();
     assert_eq!(refused(open.use_for(&site, CAFE)), NotUsed::OtherNetwork);
     assert_eq!(refused(open.use_for(&site, NetworkId::UNKNOWN)), NotUsed::UnknownNetwork);
@@ -90,9 +90,9 @@ fn another_network_another_start_and_the_end_are_refused() {
     assert_eq!(refused(kept.open()), NotUsed::OtherBoot);
     kept.replace("another", &boot);
     // The clock begins again at every start, so its times may be ahead.
-    let later = Kept::new(DAY, now() + Duration::from_secs(3600));
+    let later = KeptFile::new(DAY, now() + Duration::from_secs(3600));
     assert_eq!(refused(later.open()), NotUsed::OtherBoot);
-    let over = Kept::new(100, now() - Duration::from_secs(90));
+    let over = KeptFile::new(100, now() - Duration::from_secs(90));
     assert_eq!(refused(over.open()), NotUsed::Over);
     // Another address is another certificate, which nobody signed.
     kept.replace("203.0.113.5", "203.0.113.6");
@@ -101,8 +101,8 @@ fn another_network_another_start_and_the_end_are_refused() {
 
 #[test]
 fn it_is_renewed_in_place_when_it_is_due() {
-    let kept = Kept::new(100, now() - Duration::from_secs(80));
-    let site = Site::new("a.example");
+    let kept = KeptFile::new(100, now() - Duration::from_secs(80));
+    let site = PoolSite::new("a.example");
     let mut open = kept.open().unwrap();
     open.use_for(&site, HOME).unwrap();
     let asked = open.due().unwrap();
@@ -112,13 +112,13 @@ fn it_is_renewed_in_place_when_it_is_due() {
     drop(open);
     let mut again = kept.open().unwrap();
     assert_eq!(again.use_for(&site, HOME).unwrap().key().public(), key(3).public());
-    assert_eq!(refused(again.use_for(&Site::new("b.example"), HOME)), NotUsed::OtherSite(site));
+    assert_eq!(refused(again.use_for(&PoolSite::new("b.example"), HOME)), NotUsed::OtherSite(site));
     assert_eq!(std::fs::metadata(kept.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn one_program_uses_it_and_nobody_else_may_read_it() {
-    let kept = Kept::new(DAY, now());
+    let kept = KeptFile::new(DAY, now());
     let open = kept.open().unwrap();
     assert!(matches!(kept.open(), Err(KeptError::Held(_))));
     drop(open);

@@ -44,7 +44,7 @@ pub use kept_certificate::{KeptCertificate, KeptError, NotUsed, RenewError};
 pub use key_file::{VerifierKeys, create_token_key, read_token_keys};
 pub use limits::{Limits, Rate};
 pub use machine::{Answer, Verifier};
-pub use pool::{CertificatePool, PoolConfig, Site, is_usable};
+pub use pool::{CertificatePool, PoolConfig, PoolSite, is_usable};
 pub use service::{ConfigHandle, CounterHandle, STREAM_LIMITS, Service, ServiceError};
 pub use site_verifiers::{LearntVerifier, LearntVerifiers, SiteRecord, Surroundings};
 pub use token::{GroupMember, TOKEN_LASTS, TokenKey};

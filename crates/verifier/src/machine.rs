@@ -2,7 +2,7 @@
 
 mod issue;
 
-use crate::challenge::{Asking, ChallengeKeys, unix_seconds};
+use crate::challenge::{ChallengeKeys, ChallengeSubject, unix_seconds};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::global::may_certify;
@@ -63,7 +63,7 @@ impl Refusal {
 
 /// How a message arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum MessageWay {
     /// In a datagram. Its source address may be forged.
     Datagram,
     /// Over a connection. The handshake has proved the address.
@@ -131,7 +131,7 @@ impl Verifier {
             self.counters.dropped_short += 1;
             return None;
         }
-        self.handle(Way::Datagram, clock, from, bytes, rng)
+        self.handle(MessageWay::Datagram, clock, from, bytes, rng)
     }
 
     /// Handles a message from a connection with `from`. The answer goes back over the connection.
@@ -143,7 +143,7 @@ impl Verifier {
         rng: &mut impl CryptoRng,
     ) -> Option<MessageBytes> {
         self.counters.stream_messages += 1;
-        match self.handle(Way::Stream, clock, from, bytes, rng)? {
+        match self.handle(MessageWay::Stream, clock, from, bytes, rng)? {
             Answer::Reply(message) => Some(message),
             Answer::Probe(_) => None,
         }
@@ -151,7 +151,7 @@ impl Verifier {
 
     fn handle(
         &mut self,
-        way: Way,
+        way: MessageWay,
         clock: &Clock,
         from: SocketAddr,
         bytes: &[u8],
@@ -169,7 +169,7 @@ impl Verifier {
                 self.handle_vantage_request(way, clock, from, &request)
             }
             // A connection proves nothing about the reachability by datagrams.
-            Ok(Message::ProbeRequest(request)) if from.port() != 0 && way == Way::Datagram => {
+            Ok(Message::ProbeRequest(request)) if from.port() != 0 && way == MessageWay::Datagram => {
                 return Some(self.handle_probe_request(clock, from, &request));
             }
             _ => {
@@ -185,7 +185,7 @@ impl Verifier {
     fn handle_probe_request(&mut self, clock: &Clock, from: SocketAddr, request: &ProbeRequest) -> Answer {
         let ProbeRequest { transaction, nonce, .. } = *request;
         let key = request.key();
-        let asking = Asking { class: ProbeRequest::TYPE, client: from, key: &key, transaction };
+        let asking = ChallengeSubject { class: ProbeRequest::TYPE, client: from, key: &key, transaction };
         let answer = match self.challenge(request.challenge, &asking, clock) {
             Some(challenge) => Answer::Reply(challenge),
             None => match self.admit_probe(clock, from.ip()) {
@@ -209,15 +209,16 @@ impl Verifier {
 
     fn handle_request(
         &mut self,
-        way: Way,
+        way: MessageWay,
         clock: &Clock,
         from: SocketAddr,
         request: &Request,
         rng: &mut impl CryptoRng,
     ) -> MessageBytes {
         let transaction = request.transaction;
-        let asking = Asking { class: Request::TYPE, client: from, key: &request.client_key, transaction };
-        if way == Way::Datagram
+        let asking =
+            ChallengeSubject { class: Request::TYPE, client: from, key: &request.client_key, transaction };
+        if way == MessageWay::Datagram
             && let Some(challenge) = self.challenge(request.challenge, &asking, clock)
         {
             return challenge;
@@ -234,15 +235,19 @@ impl Verifier {
 
     fn handle_vantage_request(
         &mut self,
-        way: Way,
+        way: MessageWay,
         clock: &Clock,
         from: SocketAddr,
         request: &VantageRequest,
     ) -> MessageBytes {
         let transaction = request.transaction;
-        let asking =
-            Asking { class: VantageRequest::TYPE, client: from, key: &request.client_key, transaction };
-        if way == Way::Datagram
+        let asking = ChallengeSubject {
+            class: VantageRequest::TYPE,
+            client: from,
+            key: &request.client_key,
+            transaction,
+        };
+        if way == MessageWay::Datagram
             && let Some(challenge) = self.challenge(request.challenge, &asking, clock)
         {
             return challenge;
@@ -274,7 +279,7 @@ impl Verifier {
     fn challenge(
         &mut self,
         came: Option<Challenge>,
-        asking: &Asking<'_>,
+        asking: &ChallengeSubject<'_>,
         clock: &Clock,
     ) -> Option<MessageBytes> {
         if let Some(came) = came {

@@ -12,7 +12,7 @@ mod state;
 
 pub use file::PoolFileError;
 pub(crate) use file::boot_id;
-pub use site::Site;
+pub use site::PoolSite;
 pub use state::{PoolConfig, is_usable};
 pub(crate) use state::{due, is_due};
 
@@ -135,7 +135,7 @@ impl CertificatePool {
     #[must_use]
     pub fn certificate_for(
         &self,
-        site: &Site,
+        site: &PoolSite,
         server: IpAddr,
         trusted: &[VerifierId],
     ) -> Option<Arc<ClientCertificate>> {
@@ -165,7 +165,7 @@ impl CertificatePool {
     /// and on this network the site gets no certificate for that address for an hour, or until
     /// [`CertificatePool::set_network`]. Until then connect without one. The pool obtains another certificate
     /// to learn whether the verifier sees another address by now, at most one a minute, and later less often.
-    pub fn mismatched(&self, site: &Site, certificate: &ClientCertificate) {
+    pub fn mismatched(&self, site: &PoolSite, certificate: &ClientCertificate) {
         let Ok(now) = boot_clock() else { return };
         self.shared.lock().mismatched(site, certificate, now);
         self.shared.changed.notify_one();
@@ -174,7 +174,7 @@ impl CertificatePool {
     /// Whether the site's server was found to see another address than a verifier on this network
     /// ([`CertificatePool::mismatched`]).
     #[must_use]
-    pub fn is_mismatched(&self, site: &Site) -> bool {
+    pub fn is_mismatched(&self, site: &PoolSite) -> bool {
         boot_clock().is_ok_and(|now| self.shared.lock().is_mismatched(site, now))
     }
 
@@ -209,7 +209,7 @@ impl fmt::Debug for CertificatePool {
     }
 }
 
-type Answered = (Wish, Result<ClientCertificate, ObtainError>);
+type PoolAnswer = (Wish, Result<ClientCertificate, ObtainError>);
 
 /// How certificates are obtained.
 #[derive(Debug, Clone)]
@@ -220,7 +220,7 @@ struct Means {
 
 /// Keeps the pool full.
 async fn keep(shared: Arc<Shared>, means: Means, file: Option<PathBuf>) {
-    let mut asking: JoinSet<Answered> = JoinSet::new();
+    let mut asking: JoinSet<PoolAnswer> = JoinSet::new();
     let mut saved = 0;
     loop {
         let Ok(now) = boot_clock() else { return };
@@ -268,7 +268,7 @@ fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
     }
 }
 
-async fn fulfil(wish: Wish, means: Means) -> Answered {
+async fn fulfil(wish: Wish, means: Means) -> PoolAnswer {
     let key = match secure_rng() {
         Ok(mut rng) => PrivateKey::generate(&mut rng),
         Err(error) => return (wish, Err(ObtainError::System(error))),

@@ -18,8 +18,8 @@ use firstflight_wire::Instant;
 use firstflight_wire::asap::message::Reason;
 use firstflight_wire::asap::{CertificateBody, SiteVerifier, VerifierId, VerifiersParam};
 use rand_core::Rng;
-use rules::{Host, Named, Site};
-use state::{Answer, State, Task, Wish};
+use rules::{Host, HostRule, VerifierOfSite};
+use state::{RecordAnswer, State, Task, Wish};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -87,7 +87,7 @@ pub struct LearntVerifier {
 /// vantage points.
 #[must_use]
 pub fn may_be_learnt(one: &SiteVerifier<'_>) -> bool {
-    Named::read(one).is_some()
+    VerifierOfSite::read(one).is_some()
 }
 
 /// Verifiers that records named. They are asked in the background, until this is dropped.
@@ -233,14 +233,14 @@ fn lower(host: &str) -> String {
 }
 
 /// The result of a task.
-enum Done {
-    Learnt { host: String, era: u64, answer: Option<Answer> },
+enum TaskResult {
+    Learnt { host: String, era: u64, answer: Option<RecordAnswer> },
     Obtained { wish: Box<Wish>, result: Result<Box<ClientCertificate>, ObtainError> },
 }
 
 /// Does what the machine wants.
 async fn keep(shared: Arc<Shared>) {
-    let mut tasks: JoinSet<Done> = JoinSet::new();
+    let mut tasks: JoinSet<TaskResult> = JoinSet::new();
     loop {
         let Ok(now) = boot_clock() else { return };
         let wake = {
@@ -250,7 +250,7 @@ async fn keep(shared: Arc<Shared>) {
                 match task {
                     Task::Learn(host) => tasks.spawn(async move {
                         let answer = learn(&shared, &host).await;
-                        Done::Learnt { host: host.name, era, answer }
+                        TaskResult::Learnt { host: host.name, era, answer }
                     }),
                     Task::Obtain(wish) => tasks.spawn(fulfil(shared, wish)),
                 };
@@ -273,15 +273,15 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 /// What the record of `host` names, of those verifiers that agree. `None` if nobody answers.
-async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
+async fn learn(shared: &Shared, host: &Host) -> Option<RecordAnswer> {
     let surroundings = &*shared.surroundings;
     let record = surroundings.record(&host.name, host.port).await.ok()?;
-    let none = Answer { verifiers: Vec::new(), ttl: Duration::ZERO, authentic: true };
+    let none = RecordAnswer { verifiers: Vec::new(), ttl: Duration::ZERO, authentic: true };
     let Some(record) = record else { return Some(none) };
     let chosen = {
         let Ok(param) = VerifiersParam::parse(&record.value) else { return Some(none) };
         let mut state = shared.lock();
-        state.choose(&host.name, param.iter().filter_map(|one| Named::read(&one)))
+        state.choose(&host.name, param.iter().filter_map(|one| VerifierOfSite::read(&one)))
     };
     let (mut verifiers, mut ttl, mut authentic) = (Vec::new(), record.ttl, record.authentic);
     for named in chosen {
@@ -298,7 +298,7 @@ async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
                 break;
             };
             let names = |param: VerifiersParam<'_>| {
-                param.iter().any(|one| Named::read(&one).as_ref() == Some(&named))
+                param.iter().any(|one| VerifierOfSite::read(&one).as_ref() == Some(&named))
             };
             agreed &= VerifiersParam::parse(&own.value).is_ok_and(names);
             (ttl, authentic) = (ttl.min(own.ttl), authentic && own.authentic);
@@ -309,13 +309,13 @@ async fn learn(shared: &Shared, host: &Host) -> Option<Answer> {
             tracing::debug!(host = host.name, verifier = %named.at, "a verifier is named that does not name itself");
         }
     }
-    Some(Answer { verifiers, ttl: Duration::from_secs(ttl.into()), authentic })
+    Some(RecordAnswer { verifiers, ttl: Duration::from_secs(ttl.into()), authentic })
 }
 
 /// Lets datagrams to one learnt verifier leave.
 struct Gate {
     shared: Arc<Shared>,
-    site: Site,
+    site: HostRule,
     /// The address of this host by which the visit went. By another one, the host has moved, or goes another way.
     source: IpAddr,
 }
@@ -349,9 +349,9 @@ impl LookUp for Allowed {
     }
 }
 
-async fn fulfil(shared: Arc<Shared>, wish: Wish) -> Done {
+async fn fulfil(shared: Arc<Shared>, wish: Wish) -> TaskResult {
     let result = ask(shared, &wish).await.map(Box::new);
-    Done::Obtained { wish: Box::new(wish), result }
+    TaskResult::Obtained { wish: Box::new(wish), result }
 }
 
 async fn ask(shared: Arc<Shared>, wish: &Wish) -> Result<ClientCertificate, ObtainError> {
@@ -386,13 +386,13 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn settle(shared: &Shared, done: Done, now: Instant) {
+fn settle(shared: &Shared, done: TaskResult, now: Instant) {
     match done {
-        Done::Learnt { host, era, answer } => shared.lock().handle_learnt(&host, era, answer, now),
-        Done::Obtained { wish, result: Ok(certificate) } => {
+        TaskResult::Learnt { host, era, answer } => shared.lock().handle_learnt(&host, era, answer, now),
+        TaskResult::Obtained { wish, result: Ok(certificate) } => {
             shared.lock().handle_obtained(&wish, *certificate)
         }
-        Done::Obtained { wish, result: Err(error) } => {
+        TaskResult::Obtained { wish, result: Err(error) } => {
             tracing::debug!(verifier = %wish.named.at, %error, "no certificate of a learnt verifier");
             let refused = error.refused();
             let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);

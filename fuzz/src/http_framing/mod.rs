@@ -9,7 +9,7 @@ mod strict;
 #[path = "../http_wire.rs"]
 mod wire;
 
-use firstflight_http::framing::{Framing, Limits, Malformed, Passed};
+use firstflight_http::framing::{Framing, Limits, Malformed, PassedBytes};
 use strict::Seen;
 use tokio::io::ReadBuf;
 use wire::Sizes;
@@ -82,7 +82,7 @@ fn feed(bytes: &[u8], limits: Limits, sizes: &mut Sizes) -> Fed {
         rest = &rest[piece.len()..];
         came += piece.len() as u64;
         // A reader that may goes past the framing.
-        if let Ok(Passed::Directly(most)) = framing.pass(&mut ReadBuf::new(&mut room)) {
+        if let Ok(PassedBytes::Directly(most)) = framing.pass(&mut ReadBuf::new(&mut room)) {
             assert!(most > 0 && framing.waiting() == 0 && !framing.is_at_head());
             let count = piece.len().min(usize::try_from(most).unwrap());
             fed.out.extend_from_slice(&piece[..count]);
@@ -108,7 +108,7 @@ fn drain(framing: &mut Framing, room: &mut [u8], sizes: &mut Sizes, fed: &mut Fe
         let mut buf = ReadBuf::new(&mut room[..size]);
         let at_head = framing.is_at_head();
         match framing.pass(&mut buf) {
-            Ok(Passed::Bytes) => {
+            Ok(PassedBytes::Bytes) => {
                 assert!(!buf.filled().is_empty());
                 if at_head {
                     fed.begins.push(fed.out.len());
@@ -116,8 +116,8 @@ fn drain(framing: &mut Framing, room: &mut [u8], sizes: &mut Sizes, fed: &mut Fe
                 fed.out.extend_from_slice(buf.filled());
                 continue;
             }
-            Ok(Passed::NeedsMore | Passed::Directly(_)) => return End::NeedsMore,
-            Ok(Passed::Over) => return End::Over,
+            Ok(PassedBytes::NeedsMore | PassedBytes::Directly(_)) => return End::NeedsMore,
+            Ok(PassedBytes::Over) => return End::Over,
             Err(Malformed) => return End::Malformed,
         }
     }
@@ -130,7 +130,10 @@ fn stays_ended(mut framing: Framing, end: End) {
     framing.input().extend_from_slice(b"GET /behind HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut room = [0; 64];
     let mut buf = ReadBuf::new(&mut room);
-    assert!(matches!(framing.pass(&mut buf), Ok(Passed::Over) | Err(Malformed)), "it goes on after its end");
+    assert!(
+        matches!(framing.pass(&mut buf), Ok(PassedBytes::Over) | Err(Malformed)),
+        "it goes on after its end"
+    );
     assert!(buf.filled().is_empty());
 }
 

@@ -1,8 +1,8 @@
 //! Requests, from clients.
 
 use super::{check_hops, fields};
-use firstflight_http::forwarded::{About, Forwarded, client, is_about_client, set_forwarded};
-use firstflight_http::target::{Asked, Target, host};
+use firstflight_http::forwarded::{Forwarded, ForwardedClient, client, is_about_client, set_forwarded};
+use firstflight_http::target::{RequestedHost, Target, host};
 use firstflight_http::{fields as rules, login, response};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri, Version};
@@ -42,10 +42,10 @@ fn parts(choice: u8, line: &[u8], headers: &HeaderMap) -> Option<Parts> {
 
 /// One host, read in one way.
 fn target(parts: &Parts) -> Option<Target> {
-    let found = Target::of(parts, Asked::Clear);
+    let found = Target::of(parts, RequestedHost::Clear);
     let shown = |name: &str| name == "a.example";
-    let of_nobody = Target::of(parts, Asked::Nobody(&shown));
-    let of_name = Target::of(parts, Asked::Name("a.example"));
+    let of_nobody = Target::of(parts, RequestedHost::Nobody(&shown));
+    let of_name = Target::of(parts, RequestedHost::Name("a.example"));
     let target = match found {
         Ok(target) => target,
         Err(status) => {
@@ -152,7 +152,8 @@ fn about_client(choice: u8, headers: &HeaderMap, target: Option<&Target>) {
     let _ = client(headers, how, peer, |_| true);
     let behind = client(headers, how, peer, |other| other == peer);
     let authority = target.and_then(|target| target.authority.as_ref());
-    let told = About { client: behind, tls: choice & 32 != 0, host: authority.map(|host| host.as_str()) };
+    let told =
+        ForwardedClient { client: behind, tls: choice & 32 != 0, host: authority.map(|host| host.as_str()) };
     let mut out = headers.clone();
     rules::clean_request(&mut out);
     set_forwarded(&mut out, how, trusted, &told);

@@ -1,8 +1,8 @@
 //! Clients on the library's thread.
 
 use super::options::{ff_start_options, parts, text, yes};
-use super::pump::Keeper;
-use super::{CLOSE, Made, Runtime};
+use super::pump::StreamKeeper;
+use super::{CLOSE, MadeConnection, Runtime};
 use crate::boundary::{Errno, Structure as _, WRONG, guarded};
 use crate::client::ff_client;
 use crate::log::{FF_LOG_ERROR, log};
@@ -136,8 +136,9 @@ impl Started {
             let connect = kept.client.connect(server, first);
             let connect = if addresses.is_empty() { connect } else { connect.at(addresses) };
             let made = match connect.await {
-                Ok(stream) => Made::of(stream, || Keeper::Client(Arc::clone(&kept))).map_err(Failed::System),
-                Err(error) => Err(Failed::Connect(error)),
+                Ok(stream) => MadeConnection::of(stream, || StreamKeeper::Client(Arc::clone(&kept)))
+                    .map_err(ConnectFailed::System),
+                Err(error) => Err(ConnectFailed::Connect(error)),
             };
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
             drop(other);
@@ -175,7 +176,7 @@ impl Started {
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum ConnectFailed {
     /// The client's error.
     Connect(ClientError),
     /// There is no descriptor for it.
@@ -187,7 +188,7 @@ pub(crate) enum Failed {
 pub(crate) struct Connect {
     /// Readable when there is a result.
     end: UnixStream,
-    result: Arc<Mutex<Option<Result<Made, Failed>>>>,
+    result: Arc<Mutex<Option<Result<MadeConnection, ConnectFailed>>>>,
     /// Bytes of the data, all of which leave.
     pub sent: usize,
     over: bool,
@@ -200,12 +201,12 @@ impl Connect {
     }
 
     /// The result, once.
-    pub(crate) fn step(&mut self) -> Option<Result<Made, Failed>> {
+    pub(crate) fn step(&mut self) -> Option<Result<MadeConnection, ConnectFailed>> {
         // The other end is closed behind the result.
         let closed = matches!((&self.end).read(&mut [0]), Ok(0));
         let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Without a result the work on the thread had a fault.
-        let fault = || Err(Failed::System(io::Error::from_raw_os_error(libc::ENOTRECOVERABLE)));
+        let fault = || Err(ConnectFailed::System(io::Error::from_raw_os_error(libc::ENOTRECOVERABLE)));
         let result = result.or_else(|| closed.then(fault));
         self.over |= result.is_some();
         result

@@ -1,6 +1,6 @@
 //! Connections as descriptors.
 
-use super::pump::{self, Keeper};
+use super::pump::{self, StreamKeeper};
 use crate::outcome::ff_outcome;
 use firstflight::Stream;
 use firstflight::credential::Outcome;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A connection, as a descriptor that does not block.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct MadeConnection {
     /// A socket of the kernel's TCP, or an end of a socket pair, which reads and writes alike.
     pub stream: TcpStream,
     pub remote: SocketAddr,
@@ -21,9 +21,9 @@ pub(crate) struct Made {
     rtt: Duration,
 }
 
-impl Made {
+impl MadeConnection {
     /// The stream's own socket. A stream in UDP has none: its bytes go through a socket pair, and `keeper` lives as long.
-    pub(super) fn of(stream: Stream, keeper: impl FnOnce() -> Keeper) -> io::Result<Self> {
+    pub(super) fn of(stream: Stream, keeper: impl FnOnce() -> StreamKeeper) -> io::Result<Self> {
         let (remote, outcome, early_bytes) = (stream.peer_addr()?, stream.outcome(), stream.early_bytes());
         let (confirmed, rtt) = (!stream.is_early(), stream.rtt().unwrap_or_default());
         let stream = match stream.into_std()? {

@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// What a stream needs as long as it lives.
 #[derive(Debug, Clone)]
-pub(super) enum Keeper {
+pub(super) enum StreamKeeper {
     Client(Arc<Started>),
     Server(Arc<Engine>),
 }
@@ -49,7 +49,7 @@ impl Engine {
     }
 }
 
-impl Keeper {
+impl StreamKeeper {
     async fn leave(self) {
         match self {
             Self::Client(started) => Started::leave(started).await,
@@ -59,7 +59,7 @@ impl Keeper {
 }
 
 /// Gives a stream a descriptor, which does not block.
-pub(super) fn begin(stream: Stream, keeper: Keeper) -> io::Result<Pair> {
+pub(super) fn begin(stream: Stream, keeper: StreamKeeper) -> io::Result<Pair> {
     let (program, ours) = Pair::pair()?;
     program.set_nonblocking(true)?;
     ours.set_nonblocking(true)?;

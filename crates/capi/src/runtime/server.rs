@@ -5,7 +5,7 @@ mod settings;
 
 use super::options::ff_server_options;
 use super::pump::Engine;
-use super::{CLOSE, Made, Runtime};
+use super::{CLOSE, MadeConnection, Runtime};
 use crate::boundary::{Errno, Structure as _, WRONG, bytes, guarded};
 use crate::log::{FF_LOG_ERROR, log};
 use crate::outcome::ff_outcome;
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn ff_server_accept(
             // SAFETY: as the caller of this function promises.
             unsafe { give(made.remote, from, from_len) };
         }
-        let Made { stream, .. } = made;
+        let MadeConnection { stream, .. } = made;
         Ok(stream.into_raw_fd())
     })
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// The information that the user gives.
-pub struct Known {
+pub struct GivenFacts {
     pub verifier: Option<PublicKey>,
     pub address: Option<IpAddr>,
     pub identity: Option<Identity>,
@@ -23,10 +23,10 @@ pub struct Known {
 /// The result of one check.
 pub struct Check {
     name: &'static str,
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
 }
 
-pub enum Verdict {
+pub enum CheckVerdict {
     Right,
     Wrong(String),
     /// The check was not possible; says which information is missing.
@@ -35,20 +35,20 @@ pub enum Verdict {
 
 impl Check {
     fn new(name: &'static str, right: bool, wrong: impl fmt::Display) -> Self {
-        let verdict = if right { Verdict::Right } else { Verdict::Wrong(wrong.to_string()) };
+        let verdict = if right { CheckVerdict::Right } else { CheckVerdict::Wrong(wrong.to_string()) };
         Self { name, verdict }
     }
 
     const fn unchecked(name: &'static str, needs: &'static str) -> Self {
-        Self { name, verdict: Verdict::Unchecked(needs) }
+        Self { name, verdict: CheckVerdict::Unchecked(needs) }
     }
 
     /// The result as JSON.
     pub fn record(&self) -> Value {
         match &self.verdict {
-            Verdict::Right => json!({ "check": self.name, "result": "right" }),
-            Verdict::Wrong(why) => json!({ "check": self.name, "result": "wrong", "why": why }),
-            Verdict::Unchecked(needs) => {
+            CheckVerdict::Right => json!({ "check": self.name, "result": "right" }),
+            CheckVerdict::Wrong(why) => json!({ "check": self.name, "result": "wrong", "why": why }),
+            CheckVerdict::Unchecked(needs) => {
                 json!({ "check": self.name, "result": "unchecked", "needs": needs })
             }
         }
@@ -59,14 +59,14 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
         match &self.verdict {
-            Verdict::Right => f.write_str("right"),
-            Verdict::Wrong(why) => write!(f, "WRONG, {why}"),
-            Verdict::Unchecked(needs) => write!(f, "not checked, needs {needs}"),
+            CheckVerdict::Right => f.write_str("right"),
+            CheckVerdict::Wrong(why) => write!(f, "WRONG, {why}"),
+            CheckVerdict::Unchecked(needs) => write!(f, "not checked, needs {needs}"),
         }
     }
 }
 
-impl Known {
+impl GivenFacts {
     /// Checks `object`, which has `len` bytes.
     pub fn check(&self, object: &Object<'_>, len: usize) -> Vec<Check> {
         match object {

@@ -1,6 +1,6 @@
 //! `firstflight asap inspect`.
 
-use super::check::{Check, Known, Verdict};
+use super::check::{Check, CheckVerdict, GivenFacts};
 use crate::output;
 use crate::utc::Time;
 use data_encoding::HEXLOWER_PERMISSIVE;
@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
         other => InspectError::NotAnObject(other),
     })?;
     let data = args.data.as_ref().map(|path| read(path)).transpose()?;
-    let known = Known {
+    let known = GivenFacts {
         verifier: args.verifier_key.or(certified.map(|certified| *certified.verifier())),
         address: args.address.or(certified.map(|certified| certified.address())),
         identity: args.identity.clone(),
@@ -193,7 +193,7 @@ pub fn run(args: &Args) -> Result<ExitCode, InspectError> {
         output::line(&object.words(bytes.len()));
         checks.iter().for_each(|check| output::line(check));
     }
-    let wrong = checks.iter().any(|check| matches!(check.verdict, Verdict::Wrong(_)));
+    let wrong = checks.iter().any(|check| matches!(check.verdict, CheckVerdict::Wrong(_)));
     Ok(ExitCode::from(u8::from(wrong)))
 }
 

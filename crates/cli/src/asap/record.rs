@@ -4,7 +4,7 @@ use super::AsapError;
 use crate::output;
 use crate::seal;
 use crate::utc::Time;
-use crate::verifier::Place;
+use crate::verifier::VerifierPlace;
 use firstflight::credential::asap::PublicKey;
 use firstflight_dns::{Name, wire_form};
 use firstflight_files::from_hex;
@@ -37,14 +37,14 @@ pub struct Args {
     /// this server (the port is 4433 by default); may be repeated. The verifier's own record, as
     /// `_4433._https.example.com. 300 IN HTTPS 1 .`, needs the same key65302
     #[arg(long, value_name = "HOST[:PORT]", requires = "verifier_key")]
-    verifier: Vec<Place>,
+    verifier: Vec<VerifierPlace>,
     /// These verifiers are for all hosts below their names, too, which then see the same keys of clients: a certificate that was
     /// obtained for one host is shown to the others
     #[arg(long, requires = "verifier")]
     verifier_below: bool,
     /// A vantage point of the verifier: its number, and where it is; may be repeated
     #[arg(long, value_name = "N=HOST:PORT", requires = "verifier", value_parser = vantage)]
-    vantage: Vec<(NonZeroU16, Place)>,
+    vantage: Vec<(NonZeroU16, VerifierPlace)>,
     /// The server accepts TCP in UDP on this port
     #[arg(long, value_name = "N", requires = "verifier_key", value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: Option<u16>,
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<(), AsapError> {
 }
 
 /// A vantage point as `1=ams.example.com:4433`.
-fn vantage(text: &str) -> Result<(NonZeroU16, Place), &'static str> {
+fn vantage(text: &str) -> Result<(NonZeroU16, VerifierPlace), &'static str> {
     let parse = || {
         let (id, at) = text.split_once('=')?;
         Some((id.parse().ok()?, at.parse().ok()?))
@@ -125,9 +125,9 @@ fn vantage(text: &str) -> Result<(NonZeroU16, Place), &'static str> {
 }
 
 /// The wire form of the name of a host, and its port.
-fn named(place: &Place) -> Result<(Vec<u8>, NonZeroU16), AsapError> {
+fn named(place: &VerifierPlace) -> Result<(Vec<u8>, NonZeroU16), AsapError> {
     let wrong = || AsapError::NotAsked(place.clone());
-    let Place::Named(name, port) = place else { return Err(wrong()) };
+    let VerifierPlace::Named(name, port) = place else { return Err(wrong()) };
     let name = crate::dns::name(name).map_err(|_| wrong())?;
     Ok((wire_form(&name), NonZeroU16::new(*port).ok_or_else(wrong)?))
 }

@@ -50,7 +50,7 @@ impl Certifier {
 
 /// Which certificate the client uses, and with which server.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown {
+pub struct DemoCertificate {
     by: Certifier,
     /// The server is known to accept certificates.
     known: bool,
@@ -58,7 +58,7 @@ pub struct Shown {
     pub replayed: bool,
 }
 
-impl Shown {
+impl DemoCertificate {
     /// A certificate of the verifier that the server trusts.
     pub const TRUSTED: Self = Self { by: CERTIFIER, known: true, replayed: false };
     /// Like `TRUSTED`, with a server that the client does not know.
@@ -104,7 +104,7 @@ impl Wallet {
     }
 
     /// The certificate for a connection to `server`.
-    pub fn show(&self, shown: Shown, server: SocketAddr) -> io::Result<Certified> {
+    pub fn show(&self, shown: DemoCertificate, server: SocketAddr) -> io::Result<Certified> {
         let certificate = match shown.by {
             CERTIFIER => &self.trusted,
             SITES_OWN => self.learnt.as_ref().ok_or(io::ErrorKind::NotFound)?,

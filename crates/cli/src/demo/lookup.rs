@@ -1,7 +1,7 @@
 //! The demonstration's lookups: a resolver and a name server in this process, each at its own distance.
 
 use super::DemoError;
-use super::timeline::{Log, Part, Place};
+use super::timeline::{LabelPart, Log, PacketPlace};
 use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
 use firstflight::credential::asap::ClientCertificate;
@@ -34,7 +34,7 @@ const KEY_ID: NonZeroU8 = NonZeroU8::MIN;
 
 /// Where the name server is, and what the resolver has cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub enum LookupCase {
     /// The resolver has the address in its cache.
     Cached,
     /// The name server is at the server's site.
@@ -44,7 +44,7 @@ pub enum Case {
 }
 
 /// One-way times for each case, as fractions of the round-trip time between client and server.
-impl Case {
+impl LookupCase {
     /// From client to resolver.
     const RESOLVER: f64 = 0.05;
 
@@ -82,7 +82,7 @@ impl Lookups {
             front(dns_path, &relay, &time, &mut random).ok_or_else(|| fail("the name server's zone"))?;
         let mut relays = RelayReceiver::new();
         relays.set_key(1, &relay);
-        let state = State { case: Case::Near, front, relays, random };
+        let state = State { case: LookupCase::Near, front, relays, random };
         let resolver =
             Resolver { state: Arc::new(Mutex::new(state)), server: server.clone(), rtt, time, log };
         let asked = resolver.clone();
@@ -107,7 +107,7 @@ impl Lookups {
     }
 
     /// Changes the case.
-    pub fn set(&self, case: Case) {
+    pub fn set(&self, case: LookupCase) {
         self.resolver.lock().case = case;
     }
 
@@ -178,7 +178,7 @@ struct Resolver {
 }
 
 struct State {
-    case: Case,
+    case: LookupCase,
     front: Front,
     relays: RelayReceiver,
     random: ChaCha20Rng,
@@ -190,7 +190,7 @@ impl Resolver {
     }
 
     /// Waits while a message travels, for this fraction of the round-trip time between client and server.
-    async fn travel(&self, from: Place, to: Place, share: f64, part: Part) {
+    async fn travel(&self, from: PacketPlace, to: PacketPlace, share: f64, part: LabelPart) {
         let takes = self.rtt.mul_f64(share);
         self.log.travels(from, to, takes, part);
         self.time.sleep(takes).await;
@@ -209,30 +209,30 @@ impl Resolver {
 
     /// The answer to `query`, at the time when the client receives it.
     async fn answer(self, query: Vec<u8>) -> io::Result<Vec<u8>> {
-        use Place::{Client, NameServer, Resolver, Server};
+        use PacketPlace::{Client, NameServer, Resolver, Server};
 
         let address = query.windows(4).any(|four| four == b"\x03www");
-        let asks = if address { Part::Query } else { Part::Name };
-        self.travel(Client, Resolver, Case::RESOLVER, asks).await;
+        let asks = if address { LabelPart::Query } else { LabelPart::Name };
+        self.travel(Client, Resolver, LookupCase::RESOLVER, asks).await;
         let case = self.lock().case;
         let (there, relay) = case.shares();
         // The names of a first flight are new each time.
-        let cached = case == Case::Cached && address;
+        let cached = case == LookupCase::Cached && address;
         if !cached {
             self.travel(Resolver, NameServer, there, asks).await;
         }
-        let Answered { message, relays } = self.lock().handle(&query, &self.time);
+        let NameAnswer { message, relays } = self.lock().handle(&query, &self.time);
         for datagram in relays {
             let resolver = self.clone();
             tokio::spawn(async move {
-                resolver.travel(NameServer, Server, relay, Part::Request).await;
+                resolver.travel(NameServer, Server, relay, LabelPart::Request).await;
                 resolver.hand_over(&datagram);
             });
         }
         if !cached {
-            self.travel(NameServer, Resolver, there, Part::Answer).await;
+            self.travel(NameServer, Resolver, there, LabelPart::Answer).await;
         }
-        self.travel(Resolver, Client, Case::RESOLVER, Part::Answer).await;
+        self.travel(Resolver, Client, LookupCase::RESOLVER, LabelPart::Answer).await;
         message.ok_or_else(|| io::Error::other("the name server does not answer"))
     }
 
@@ -255,18 +255,18 @@ impl Resolver {
 }
 
 /// What the name server returns for a query.
-struct Answered {
+struct NameAnswer {
     message: Option<Vec<u8>>,
     relays: Vec<Vec<u8>>,
 }
 
 impl State {
-    fn handle(&mut self, query: &[u8], time: &Time) -> Answered {
+    fn handle(&mut self, query: &[u8], time: &Time) -> NameAnswer {
         let mono = time.certificate_clock().unwrap_or(Instant::ZERO);
         let clock = Clock { mono, unix_ms: unix_ms(time), uncertainty: Duration::ZERO };
         let from = Ipv4Addr::LOCALHOST.into();
         let message = self.front.handle_query(mono, from, Transport::Udp, query, &mut self.random);
         let relays = std::iter::from_fn(|| self.front.poll_relay(&clock)).map(|relay| relay.datagram);
-        Answered { message, relays: relays.collect() }
+        NameAnswer { message, relays: relays.collect() }
     }
 }

@@ -23,12 +23,12 @@ const MAX_REQUEST: usize = 4096;
 const GUARD: usize = 64 << 10;
 
 /// All servers.
-pub struct Site {
+pub struct DemoSite {
     executed: Arc<AtomicU64>,
     server: Endpoint,
 }
 
-impl Site {
+impl DemoSite {
     /// Opens all servers on one engine.
     pub fn open<L: Link + 'static>(
         link: L,

@@ -8,8 +8,8 @@ mod watched;
 #[cfg(test)]
 mod tests;
 
-pub use label::Part;
-pub use record::{Log, Place};
+pub use label::LabelPart;
+pub use record::{Log, PacketPlace};
 
 use super::DemoError;
 use super::Visit;
@@ -17,15 +17,15 @@ use crate::output;
 use firstflight::Time;
 use firstflight::link::Link;
 use picture::{Column, Picture};
-use record::Hop;
+use record::TimelineHop;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use watched::Watched;
+use watched::WatchedPath;
 
 /// A column of the picture.
-struct Shown {
+struct TimelineColumn {
     /// The label of its visit.
     mode: &'static str,
     title: &'static str,
@@ -34,11 +34,15 @@ struct Shown {
 }
 
 /// The columns, from left to right.
-const SHOWN: [Shown; 4] = [
-    Shown { mode: "handshake", title: "Ordinary handshake", after_lookup: Some("near-handshake") },
-    Shown { mode: "fast-open-next", title: "Fast Open, next visit", after_lookup: Some("near-fast-open") },
-    Shown { mode: "asap-first", title: "ASAP, first contact", after_lookup: Some("near-asap") },
-    Shown { mode: "near-inside", title: "ASAP inside the DNS lookup", after_lookup: None },
+const SHOWN: [TimelineColumn; 4] = [
+    TimelineColumn { mode: "handshake", title: "Ordinary handshake", after_lookup: Some("near-handshake") },
+    TimelineColumn {
+        mode: "fast-open-next",
+        title: "Fast Open, next visit",
+        after_lookup: Some("near-fast-open"),
+    },
+    TimelineColumn { mode: "asap-first", title: "ASAP, first contact", after_lookup: Some("near-asap") },
+    TimelineColumn { mode: "near-inside", title: "ASAP inside the DNS lookup", after_lookup: None },
 ];
 
 /// The picture that a demonstration draws, or none.
@@ -50,7 +54,7 @@ struct Drawing {
     rtt: Duration,
     log: Log,
     /// The packets of each visit that is shown.
-    visits: Vec<(&'static str, Vec<Hop>)>,
+    visits: Vec<(&'static str, Vec<TimelineHop>)>,
 }
 
 impl Timeline {
@@ -70,9 +74,9 @@ impl Timeline {
     }
 
     /// Returns the link at `place`, wrapped so that its packets are recorded if a picture is wanted.
-    pub fn watch<L: Link + 'static>(&self, place: Place, link: L) -> Box<dyn Link> {
+    pub fn watch<L: Link + 'static>(&self, place: PacketPlace, link: L) -> Box<dyn Link> {
         match &self.0 {
-            Some(drawing) => Box::new(Watched::new(link, place, drawing.log.clone())),
+            Some(drawing) => Box::new(WatchedPath::new(link, place, drawing.log.clone())),
             None => Box::new(link),
         }
     }
@@ -106,9 +110,9 @@ impl Timeline {
 }
 
 /// The columns of the visits that were made.
-fn columns(rtt: Duration, visits: &[Visit], packets: Vec<(&'static str, Vec<Hop>)>) -> Vec<Column> {
+fn columns(rtt: Duration, visits: &[Visit], packets: Vec<(&'static str, Vec<TimelineHop>)>) -> Vec<Column> {
     let visit = |label: &str| visits.iter().find(|visit| visit.mode == label);
-    let column = |(mode, hops): (&'static str, Vec<Hop>)| {
+    let column = |(mode, hops): (&'static str, Vec<TimelineHop>)| {
         let (shown, made) = (SHOWN.iter().find(|shown| shown.mode == mode)?, visit(mode)?);
         Some(Column {
             title: shown.title,

@@ -2,10 +2,10 @@ use super::*;
 
 #[test]
 fn a_server_is_one_host_and_a_port() {
-    assert_eq!(server("192.0.2.1:80"), Ok(At::Address(SocketAddr::from(([192, 0, 2, 1], 80)))));
-    assert_eq!(server("www.example.com:443"), Ok(At::Name("www.example.com".into(), 443)));
-    assert_eq!(server("https://www.example.com/a?b"), Ok(At::Name("www.example.com".into(), 443)));
-    assert_eq!(server("http://[::1]:81/"), Ok(At::Address("[::1]:81".parse().unwrap())));
+    assert_eq!(server("192.0.2.1:80"), Ok(HostPort::Address(SocketAddr::from(([192, 0, 2, 1], 80)))));
+    assert_eq!(server("www.example.com:443"), Ok(HostPort::Name("www.example.com".into(), 443)));
+    assert_eq!(server("https://www.example.com/a?b"), Ok(HostPort::Name("www.example.com".into(), 443)));
+    assert_eq!(server("http://[::1]:81/"), Ok(HostPort::Address("[::1]:81".parse().unwrap())));
     for wrong in [
         "192.0.2.1",
         "https://",

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use firstflight_http::fields::given;
-use firstflight_http::redirect::{self, Hop};
+use firstflight_http::redirect::{self, RedirectHop};
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -59,7 +59,7 @@ impl Ask {
 
     /// Puts the fields into a request for `target`, in place of the command's own of that name. A server to which a redirect
     /// led gets no fields that are for the first one.
-    pub fn put_fields(&self, fields: &mut HeaderMap, target: &Hop) {
+    pub fn put_fields(&self, fields: &mut HeaderMap, target: &RedirectHop) {
         let given: Vec<_> = self.fields.iter().filter(|(name, _)| target.may_get(name)).collect();
         for (name, _) in &given {
             fields.remove(name);
@@ -82,7 +82,7 @@ impl Ask {
     ///
     /// # Errors
     /// Why it cannot be followed.
-    pub fn next(&self, from: &Hop, report: &Report) -> Option<Result<Hop, String>> {
+    pub fn next(&self, from: &RedirectHop, report: &Report) -> Option<Result<RedirectHop, String>> {
         let (status, location) = (report.status?, report.location.as_deref()?);
         let leads_on = self.follow && redirect::is_redirect(status) && report.error.is_none();
         let fail = |why| format!("cannot follow the redirect to {location:?}: {why}");

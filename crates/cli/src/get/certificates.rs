@@ -3,13 +3,13 @@
 use super::GetError;
 use crate::output;
 use crate::span;
-use crate::verifier::{AskedVerifier, Found, Place};
+use crate::verifier::{AskedVerifier, SiteVerifiersUse, VerifierPlace};
 use firstflight::credential::asap::PublicKey;
 use firstflight::credential::{NetworkId, Outcome};
 use firstflight::record::Published;
 use firstflight::{Authority, Client, ClientBuilder, Uncertified};
 use firstflight_http::url::HttpUrl;
-use firstflight_verifier::{Group, KeptCertificate, PoolConfig, Site};
+use firstflight_verifier::{Group, KeptCertificate, PoolConfig, PoolSite};
 use firstflight_wire::asap::VerifierId;
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
@@ -25,7 +25,7 @@ pub struct Certificates {
     /// until it has arrived, fetches use none. A name is looked up each time (the port is 4433 by default). May be repeated,
     /// with a --verifier-key for each
     #[arg(long, value_name = "ADDR:PORT|HOST[:PORT]", requires = "verifier_key")]
-    verifier: Vec<Place>,
+    verifier: Vec<VerifierPlace>,
     /// Show the certificate in this file (certificate get -o writes one), which is then for this site only; it is renewed in
     /// place when that is due
     #[arg(long, value_name = "FILE", conflicts_with_all = ["verifier", "via_dns"])]
@@ -34,8 +34,8 @@ pub struct Certificates {
     #[arg(long, value_name = "KEY", requires = "verifier")]
     verifier_key: Vec<PublicKey>,
     /// Which verifiers are used that no option names. They are asked after a fetch, over UDP, for later fetches of this command
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Found::Site)]
-    found_verifiers: Found,
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = SiteVerifiersUse::Site)]
+    found_verifiers: SiteVerifiersUse,
     /// File with the verifier's vantage points, all of which must see this client
     #[arg(long, value_name = "FILE", requires = "verifier")]
     group: Option<PathBuf>,
@@ -64,7 +64,7 @@ impl Certificates {
 
     /// The first verifier's address, if it is one and no name.
     pub fn verifier(&self) -> Option<SocketAddr> {
-        self.verifier.first().and_then(Place::address)
+        self.verifier.first().and_then(VerifierPlace::address)
     }
 
     /// The verifiers.
@@ -85,7 +85,7 @@ impl Certificates {
             None => Vec::new(),
         };
         let both = self.verifier.iter().zip(&self.verifier_key);
-        let issuer = |(place, key): (&Place, &PublicKey)| AskedVerifier {
+        let issuer = |(place, key): (&VerifierPlace, &PublicKey)| AskedVerifier {
             place: place.clone(),
             key: *key,
             group: group.clone(),
@@ -107,7 +107,8 @@ impl Certificates {
         record: impl Fn(&Authority, &[VerifierId]) -> Option<Published>,
     ) -> Result<ClientBuilder, GetError> {
         let builder = builder.found_verifiers(self.found_verifiers.into());
-        let sites: HashSet<_> = servers.iter().map(|server| Site::new(&server.host().to_string())).collect();
+        let sites: HashSet<_> =
+            servers.iter().map(|server| PoolSite::new(&server.host().to_string())).collect();
         let (builder, ids) = match (issuers, &self.certificate) {
             ([_, ..], _) => {
                 let fresh = sites.len().clamp(1, PoolConfig::default().fresh);
@@ -136,13 +137,13 @@ impl Certificates {
 
 /// Tells once for each site why it gets no certificate.
 #[derive(Default)]
-pub struct Told(Mutex<HashSet<(Site, Discriminant<Uncertified>)>>);
+pub struct ToldOnce(Mutex<HashSet<(PoolSite, Discriminant<Uncertified>)>>);
 
-impl Told {
+impl ToldOnce {
     /// After a visit whose first flight had this outcome.
     pub fn note(&self, client: &Client, url: &HttpUrl, outcome: Outcome) {
         let Some(why) = client.uncertified(url.server(), outcome) else { return };
-        let site = Site::new(&url.server().host().to_string());
+        let site = PoolSite::new(&url.server().host().to_string());
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert((site, discriminant(&why))) {
             let at = url.host_field();

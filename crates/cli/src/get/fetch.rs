@@ -2,8 +2,8 @@
 
 use super::Args;
 use super::ask::Ask;
-use super::certificates::Told;
-use super::report::{Begun, Report};
+use super::certificates::ToldOnce;
+use super::report::{FetchStart, Report};
 use crate::digest::Sum;
 use crate::file_sink::FileSink;
 use crate::output::{self, millis, seconds};
@@ -13,7 +13,7 @@ use firstflight_http::directory::FileBody;
 use firstflight_http::exchange;
 use firstflight_http::label::{is_for, short_path};
 use firstflight_http::observed::{Observed, Watch, observe};
-use firstflight_http::redirect::{self, Hop};
+use firstflight_http::redirect::{self, RedirectHop};
 use firstflight_tls::MaybeTlsStream;
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::{Body, Incoming};
@@ -39,7 +39,7 @@ pub struct Errand {
     pub ask: Ask,
     /// Whether the request may ride in a SYN and be executed twice.
     pub replay_safe: bool,
-    pub told: Arc<Told>,
+    pub told: Arc<ToldOnce>,
     /// It was said that nothing comes back in UDP.
     pub silence: Arc<AtomicBool>,
 }
@@ -111,7 +111,7 @@ enum Attempt {
 ///
 /// A request that the server finds too early is sent again, once, after an ordinary handshake
 /// (RFC 8470 §5.2). So is one with a short label, in full, if the answer does not name the URL.
-pub async fn fetch(errand: &Errand, target: &Hop, begun: Begun) -> Report {
+pub async fn fetch(errand: &Errand, target: &RedirectHop, begun: FetchStart) -> Report {
     let connecting = Instant::now();
     let (mut report, first_syn) = visit(errand, target, Attempt::First, begun).await;
     if let Some(next) = errand.next_attempt(Attempt::First, report.status, report.is_named) {
@@ -125,7 +125,12 @@ pub async fn fetch(errand: &Errand, target: &Hop, begun: Begun) -> Report {
 }
 
 /// One connection with one request, and when its first SYN left, if the client knows.
-async fn visit(errand: &Errand, target: &Hop, attempt: Attempt, begun: Begun) -> (Report, Option<Instant>) {
+async fn visit(
+    errand: &Errand,
+    target: &RedirectHop,
+    attempt: Attempt,
+    begun: FetchStart,
+) -> (Report, Option<Instant>) {
     let mut progress = Progress { status: None, is_named: false, location: None, sum: Sum::new() };
     // After 425 nothing may run before the end of the handshake, not as early data and not sealed (RFC 8470 §5.2).
     let is_late = attempt == Attempt::AfterTooEarly;
@@ -203,7 +208,7 @@ impl Errand {
     /// Waits for an exchange, as long as --timeout says. If nothing comes back in UDP, that is told after a while, once.
     async fn wait(
         &self,
-        target: &Hop,
+        target: &RedirectHop,
         began: Instant,
         watch: &Watch<MaybeTlsStream>,
         exchange: impl Future<Output = Result<(), FetchError>>,
@@ -228,7 +233,7 @@ impl Errand {
     }
 
     /// What to say if a server has not answered: only UDP could be the cause.
-    fn silence(&self, target: &Hop) -> Option<String> {
+    fn silence(&self, target: &RedirectHop) -> Option<String> {
         let published = || self.client.published(target.url.server())?.udp_port;
         let port = self.args.only_udp()?.or_else(published).unwrap_or(target.url.server().port());
         Some(format!(
@@ -240,7 +245,7 @@ impl Errand {
 
 async fn ask(
     errand: &Errand,
-    target: &Hop,
+    target: &RedirectHop,
     attempt: Attempt,
     io: TokioIo<Observed<MaybeTlsStream>>,
     progress: &mut Progress,
@@ -265,7 +270,7 @@ async fn ask(
 
 async fn request(
     errand: &Errand,
-    target: &Hop,
+    target: &RedirectHop,
     attempt: Attempt,
 ) -> Result<Request<Either<FileBody, Empty<Bytes>>>, FetchError> {
     let body = match &errand.args.upload {

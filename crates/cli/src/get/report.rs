@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// When a fetch began.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun {
+pub struct FetchStart {
     /// When the user asked for it. For the first fetches this is the start of the command.
     pub asked: Instant,
     /// When the work on it began. `--timeout` counts from here.
@@ -18,7 +18,7 @@ pub struct Begun {
     pub waited: bool,
 }
 
-impl Begun {
+impl FetchStart {
     /// A fetch that starts now.
     pub fn now() -> Self {
         let now = Instant::now();

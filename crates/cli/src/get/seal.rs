@@ -4,7 +4,7 @@ use super::GetError;
 use crate::output;
 use firstflight::record::Names;
 use firstflight::{Authority, Host};
-use firstflight_http::redirect::Hop;
+use firstflight_http::redirect::RedirectHop;
 use firstflight_seal::{KeySource, Record, Trust};
 use firstflight_tls::{DnsKeys, SealClient};
 use std::net::SocketAddr;
@@ -43,7 +43,11 @@ impl Seal {
     ///
     /// # Errors
     /// When the file cannot be used, or no URL can be sealed.
-    pub fn client(&self, targets: &[Hop], dns: Option<SocketAddr>) -> Result<Option<SealClient>, GetError> {
+    pub fn client(
+        &self,
+        targets: &[RedirectHop],
+        dns: Option<SocketAddr>,
+    ) -> Result<Option<SealClient>, GetError> {
         let Some(source) = &self.seal else { return Ok(None) };
         let targets = targets.iter().filter(|target| target.url.is_tls());
         let servers: Vec<_> = targets.map(|target| target.url.server()).collect();

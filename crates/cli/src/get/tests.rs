@@ -3,7 +3,7 @@
 use super::Args;
 use super::ask::Ask;
 use super::fetch::{Errand, fetch};
-use super::report::Begun;
+use super::report::FetchStart;
 use crate::network::engine_config;
 use clap::Parser as _;
 use firstflight::credential::{FastOpenPolicy, KeyRing, PendingLimit, Reason, Scheme};
@@ -21,7 +21,7 @@ struct Command {
     args: Args,
 }
 
-fn errand(site: &Site, upload: &Upload, more: &[&str]) -> Errand {
+fn errand(site: &GetSite, upload: &Upload, more: &[&str]) -> Errand {
     let path = upload.0.to_str().unwrap();
     let words = [&["get", "http://10.0.0.2/sink", "--timeout", "600", "--upload", path], more].concat();
     let args = Command::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args;
@@ -54,7 +54,7 @@ impl Drop for Upload {
 }
 
 /// A client engine with a cookie, and a server that wants no early requests other than GET.
-struct Site {
+struct GetSite {
     client: Endpoint,
     listener: Listener,
     _server: Endpoint,
@@ -62,7 +62,7 @@ struct Site {
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-impl Site {
+impl GetSite {
     /// The server's packets need a while: what comes in a SYN is early until then.
     async fn new() -> Self {
         let slow = PathConfig::with_delay(Duration::from_millis(100));
@@ -99,11 +99,11 @@ impl Site {
 /// RFC 8470 §5.2.
 #[tokio::test]
 async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
-    let site = Site::new().await;
+    let site = GetSite::new().await;
     let file = Upload::new("retry");
     let errand = errand(&site, &file, &["--replay-safe"]);
     let target = &errand.args.targets().unwrap()[0];
-    let (report, ()) = tokio::join!(fetch(&errand, target, Begun::now()), site.serve(2));
+    let (report, ()) = tokio::join!(fetch(&errand, target, FetchStart::now()), site.serve(2));
     assert_eq!((report.status, report.error.as_deref()), (Some(200), None));
     assert!(report.retried_after_425);
     assert_eq!((report.outcome, report.reason), ("handshake", Some("not-requested")));
@@ -112,11 +112,11 @@ async fn a_request_that_came_too_early_is_sent_again_after_a_handshake() {
 
 #[tokio::test]
 async fn an_upload_rides_in_no_syn_unless_it_may_run_twice() {
-    let site = Site::new().await;
+    let site = GetSite::new().await;
     let file = Upload::new("held");
     let errand = errand(&site, &file, &[]);
     let target = &errand.args.targets().unwrap()[0];
-    let (report, ()) = tokio::join!(fetch(&errand, target, Begun::now()), site.serve(1));
+    let (report, ()) = tokio::join!(fetch(&errand, target, FetchStart::now()), site.serve(1));
     assert_eq!((report.status, report.retried_after_425), (Some(200), false));
     assert_eq!(report.reason, Some("not-replay-safe"));
 }

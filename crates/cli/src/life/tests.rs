@@ -14,7 +14,7 @@ async fn the_admin_address_shows_what_happened_just_before() {
     let recorder = PrometheusBuilder::new().install_recorder().unwrap();
     describe();
     let state = Arc::<Mutex<State>>::default();
-    let (shown, life) = (Shown { state: Arc::clone(&state), recorder }, Life::new(state, None));
+    let (shown, life) = (AdminState { state: Arc::clone(&state), recorder }, Life::new(state, None));
     assert_eq!(shown.ready(), Ready { is_ready: false, text: "starting\n".to_owned() });
     let mut publisher = Publisher::new(server.clone());
     life.serving(move || publisher.publish());

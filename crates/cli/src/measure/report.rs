@@ -1,6 +1,6 @@
 //! The measurements as text, as JSON and as a picture.
 
-use super::site::Site;
+use super::site::MeasuredSite;
 use super::told;
 use crate::output::{self, millis};
 use firstflight_doctor::measure::{Parts, Savings, Visit, VisitError};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Names of the parts, and what the thesis' chapter 2 says of each: its share of the time, per cent, and its median, ms.
-const PARTS: [(&str, Part, Option<f64>, Option<f64>); 5] = [
+const PARTS: [(&str, VisitPart, Option<f64>, Option<f64>); 5] = [
     ("lookup", |parts| parts.lookup, Some(41.5), Some(101.0)),
     ("handshake", |parts| Some(parts.handshake), Some(20.5), Some(72.0)),
     ("TLS", |parts| parts.tls, None, None),
@@ -19,7 +19,7 @@ const PARTS: [(&str, Part, Option<f64>, Option<f64>); 5] = [
     ("transfer", |parts| Some(parts.transfer), Some(13.3), None),
 ];
 
-type Part = fn(&Parts) -> Option<Duration>;
+type VisitPart = fn(&Parts) -> Option<Duration>;
 type Saved = fn(&Savings) -> Option<Duration>;
 
 /// The savings, with their names in the text, in JSON and in the picture.
@@ -63,7 +63,7 @@ impl Sample {
 }
 
 /// The whole report.
-pub fn text(sites: &[Site], followed: bool) -> String {
+pub fn text(sites: &[MeasuredSite], followed: bool) -> String {
     let mut out = String::new();
     for site in sites {
         if !out.is_empty() {
@@ -85,7 +85,7 @@ pub fn text(sites: &[Site], followed: bool) -> String {
             );
         }
     }
-    let all: Vec<_> = sites.iter().flat_map(Site::savings).collect();
+    let all: Vec<_> = sites.iter().flat_map(MeasuredSite::savings).collect();
     if sites.len() > 1 && !all.is_empty() {
         let _ = writeln!(out, "\nall sites, {} visits", all.len());
         numbers(&mut out, &all);
@@ -93,7 +93,7 @@ pub fn text(sites: &[Site], followed: bool) -> String {
     out
 }
 
-fn head(out: &mut String, site: &Site, followed: bool) {
+fn head(out: &mut String, site: &MeasuredSite, followed: bool) {
     let _ = write!(out, "{}", site.url);
     if let Some(Visit { remote, status, bytes, .. }) = site.visits.last() {
         let _ = write!(out, "  {remote}, status {status}, {bytes} bytes, {} visits", site.visits.len());
@@ -158,7 +158,7 @@ fn curves(all: &[(Parts, Savings)]) -> Vec<Curve> {
 }
 
 /// The picture: for each site the parts, and the whole as it is and as it would be.
-pub fn svg<'a>(sites: impl Iterator<Item = &'a Site>) -> String {
+pub fn svg<'a>(sites: impl Iterator<Item = &'a MeasuredSite>) -> String {
     let mut page = Page::new();
     for site in sites {
         let all = site.savings();
@@ -252,7 +252,7 @@ pub fn visit_json(url: &str, result: &Result<Visit, VisitError>) {
 }
 
 /// Prints the sites, and all of them.
-pub fn json(sites: &[Site]) {
+pub fn json(sites: &[MeasuredSite]) {
     for site in sites {
         output::json(&Line::Site(SiteLine {
             url: site.url.as_str(),
@@ -261,7 +261,7 @@ pub fn json(sites: &[Site]) {
             numbers: numbers_json(&site.savings()),
         }));
     }
-    let all: Vec<_> = sites.iter().flat_map(Site::savings).collect();
+    let all: Vec<_> = sites.iter().flat_map(MeasuredSite::savings).collect();
     output::json(&Line::All(numbers_json(&all)));
 }
 

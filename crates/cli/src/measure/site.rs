@@ -13,7 +13,7 @@ pub struct Redirect {
 
 /// A site.
 #[derive(Debug)]
-pub struct Site {
+pub struct MeasuredSite {
     pub url: HttpUrl,
     /// How many redirects lead here from a URL of the user.
     pub hops: usize,
@@ -23,7 +23,7 @@ pub struct Site {
     pub redirect: Option<Redirect>,
 }
 
-impl Site {
+impl MeasuredSite {
     /// A site without visits; `hops` if redirects lead here.
     pub const fn new(url: HttpUrl, hops: Option<usize>) -> Self {
         let hops = match hops {

@@ -1,9 +1,9 @@
 //! Quantiles, caches, the report, and what is said of failures.
 
 use super::report::{self, Sample};
-use super::site::Site;
+use super::site::MeasuredSite;
 use super::told;
-use firstflight_doctor::measure::{Parts, Stage, Visit, VisitError};
+use firstflight_doctor::measure::{Parts, Visit, VisitError, VisitStage};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn medians_are_exact() {
 #[test]
 fn a_cache_is_seen_in_the_lookups() {
     let site = |lookups: &[u64]| {
-        let mut site = Site::new("http://a.example/".parse().unwrap(), None);
+        let mut site = MeasuredSite::new("http://a.example/".parse().unwrap(), None);
         site.visits = lookups.iter().map(|lookup| visit(parts(Some(*lookup), 50, None))).collect();
         site
     };
@@ -53,7 +53,7 @@ fn a_cache_is_seen_in_the_lookups() {
 
 #[test]
 fn the_report_has_the_numbers_of_the_thesis_beside_ours() {
-    let mut site = Site::new("https://a.example/".parse().unwrap(), None);
+    let mut site = MeasuredSite::new("https://a.example/".parse().unwrap(), None);
     site.visits = vec![visit(parts(Some(100), 50, Some(55))); 3];
     let text = report::text(&[site], false);
     for (name, numbers) in [
@@ -70,7 +70,7 @@ fn the_report_has_the_numbers_of_the_thesis_beside_ours() {
 
 #[test]
 fn a_failure_names_the_option_that_helps() {
-    let slow = VisitError::Timeout(Stage::Request, ms(100));
+    let slow = VisitError::Timeout(VisitStage::Request, ms(100));
     assert_eq!(told(&slow), "no response within 100ms (--timeout)");
     let lines = VisitError::Lookup("a.example".into(), io::Error::other("no\nanswer"));
     assert_eq!(told(&lines), "cannot look up a.example: no answer");

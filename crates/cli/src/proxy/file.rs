@@ -2,7 +2,7 @@
 
 use super::{Early, ProxyError, Settings};
 use crate::error::Error;
-use crate::verifier::Found;
+use crate::verifier::SiteVerifiersUse;
 use firstflight::Client;
 use firstflight_daemon::config::{self, ConfigError, Mistake};
 use std::path::Path;
@@ -24,7 +24,7 @@ impl Default for Settings {
             verifier: None,
             verifier_key: None,
             group: None,
-            found_verifiers: Found::Off,
+            found_verifiers: SiteVerifiersUse::Off,
             via_dns: false,
             first_line: false,
             second_verifier: None,

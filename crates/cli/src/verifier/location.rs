@@ -14,14 +14,14 @@ const PORT: u16 = 4433;
 
 /// An address, or a name whose addresses are looked up each time that the verifier is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum VerifierPlace {
     /// An address.
     At(SocketAddr),
     /// A name and a port.
     Named(String, u16),
 }
 
-impl FromStr for Place {
+impl FromStr for VerifierPlace {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -37,7 +37,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for VerifierPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::At(at) => at.fmt(f),
@@ -46,13 +46,13 @@ impl fmt::Display for Place {
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for VerifierPlace {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
-impl Place {
+impl VerifierPlace {
     /// The address, if it is one.
     pub const fn address(&self) -> Option<SocketAddr> {
         match self {
@@ -80,7 +80,7 @@ impl Place {
 /// A verifier that the options name.
 pub struct AskedVerifier {
     /// Where it is.
-    pub place: Place,
+    pub place: VerifierPlace,
     /// Its key.
     pub key: PublicKey,
     /// Its vantage points.
@@ -92,8 +92,10 @@ impl AskedVerifier {
     pub fn configure(&self, builder: ClientBuilder) -> ClientBuilder {
         let (key, group) = (self.key, self.group.clone());
         match &self.place {
-            Place::At(at) => builder.verifier(IssuerAddress { group, ..IssuerAddress::new(*at, key) }),
-            Place::Named(host, port) => {
+            VerifierPlace::At(at) => {
+                builder.verifier(IssuerAddress { group, ..IssuerAddress::new(*at, key) })
+            }
+            VerifierPlace::Named(host, port) => {
                 builder.verifier_by_name(NamedVerifier { group, ..NamedVerifier::new(host, *port, key) })
             }
         }
@@ -114,12 +116,12 @@ mod tests {
             ("pv.example.com", "pv.example.com:4433"),
             ("PV.example.com:443", "pv.example.com:443"),
         ] {
-            let place: Place = text.parse().unwrap();
+            let place: VerifierPlace = text.parse().unwrap();
             assert_eq!(place.to_string(), expected);
             assert_eq!(place.address().is_none(), text.to_lowercase().starts_with("pv"), "{text}");
         }
         for wrong in ["", "http://pv.example.com", "pv example", "pv.example.com:", "pv.example.com:70000"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<VerifierPlace>().is_err(), "{wrong}");
         }
     }
 }

@@ -7,18 +7,18 @@ use serde::Deserialize;
 /// Which verifiers are used that the options do not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum SiteVerifiersUse {
     /// Those that a site names in its HTTPS record, for this site
     Site,
     /// None
     Off,
 }
 
-impl From<Found> for FoundVerifiers {
-    fn from(found: Found) -> Self {
+impl From<SiteVerifiersUse> for FoundVerifiers {
+    fn from(found: SiteVerifiersUse) -> Self {
         match found {
-            Found::Site => Self::Site,
-            Found::Off => Self::Off,
+            SiteVerifiersUse::Site => Self::Site,
+            SiteVerifiersUse::Off => Self::Off,
         }
     }
 }

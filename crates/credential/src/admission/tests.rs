@@ -256,18 +256,18 @@ fn accepted_first_flights_hold_their_permits() {
 
 /// Always gives the same verdict, and counts the questions.
 struct Scripted {
-    verdict: Verdict,
+    verdict: VerifierVerdict,
     asked: AtomicU32,
 }
 
 impl Verifier for Scripted {
-    fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+    fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.verdict
     }
 }
 
-fn scripted(verdict: Verdict) -> (FastOpenPolicy, Arc<Scripted>) {
+fn scripted(verdict: VerifierVerdict) -> (FastOpenPolicy, Arc<Scripted>) {
     let verifier = Arc::new(Scripted { verdict, asked: AtomicU32::new(0) });
     (FastOpenPolicy { verifier: Some(verifier.clone()), ..policy() }, verifier)
 }
@@ -277,11 +277,11 @@ fn a_verifier_is_asked_instead_of_the_keys() {
     let grant = Some(Grant { cookie: ring(1).grant(&FLOW), serial: None });
     let job = JobRequest::Verify { key: 7 };
     let rows = [
-        (Verdict::Valid { grant: None, once: None }, ACCEPT),
-        (Verdict::Valid { grant, once: None }, ACCEPT_GRANT),
-        (Verdict::Invalid { reason: Reason::Replay, grant: None }, fallback(Reason::Replay)),
-        (Verdict::Invalid { reason: Reason::Expired, grant }, fallback_grant(Reason::Expired)),
-        (Verdict::Pending { job, grant: None }, Decided::Pending(job)),
+        (VerifierVerdict::Valid { grant: None, once: None }, ACCEPT),
+        (VerifierVerdict::Valid { grant, once: None }, ACCEPT_GRANT),
+        (VerifierVerdict::Invalid { reason: Reason::Replay, grant: None }, fallback(Reason::Replay)),
+        (VerifierVerdict::Invalid { reason: Reason::Expired, grant }, fallback_grant(Reason::Expired)),
+        (VerifierVerdict::Pending { job, grant: None }, Decided::Pending(job)),
     ];
     for (verdict, expected) in rows {
         let (policy, _) = scripted(verdict);
@@ -293,7 +293,7 @@ fn a_verifier_is_asked_instead_of_the_keys() {
 
 #[test]
 fn a_verifier_is_not_asked_in_vain() {
-    let (mut policy, verifier) = scripted(Verdict::Valid { grant: None, once: None });
+    let (mut policy, verifier) = scripted(VerifierVerdict::Valid { grant: None, once: None });
     assert_eq!(decision(Some(&policy), Nothing, 100), fallback(Reason::NoCredential));
     policy.no_cookie = true;
     assert_eq!(decision(Some(&policy), Wrong, 100), ACCEPT);
@@ -353,7 +353,7 @@ fn what_is_refused_is_used_up() {
         }
     }
     // A plain policy remembers nothing, so its verifier is not asked.
-    let (plain, verifier) = scripted(Verdict::Valid { grant: None, once: None });
+    let (plain, verifier) = scripted(VerifierVerdict::Valid { grant: None, once: None });
     let plain = FastOpenPolicy { verifier: None, ..plain };
     assert_eq!(
         decision_with(Some(&plain), Primary, 100, |f| f.syn_cookie_pressure = true),
@@ -365,17 +365,17 @@ fn what_is_refused_is_used_up() {
 /// The last permit may go to another shard while the credential is checked.
 #[test]
 fn a_place_lost_meanwhile_is_a_fallback_without_grant() {
-    struct Rival(Arc<PendingLimit>, Verdict);
+    struct Rival(Arc<PendingLimit>, VerifierVerdict);
     impl Verifier for Rival {
-        fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> Verdict {
+        fn verify(&self, _first: &FirstFlight<'_>, _clock: &Clock) -> VerifierVerdict {
             self.0.set_limit(0);
             self.1
         }
     }
     let grant = Some(Grant { cookie: ring(1).grant(&FLOW), serial: None });
     for verdict in [
-        Verdict::Valid { grant, once: None },
-        Verdict::Pending { job: JobRequest::Verify { key: 1 }, grant: None },
+        VerifierVerdict::Valid { grant, once: None },
+        VerifierVerdict::Pending { job: JobRequest::Verify { key: 1 }, grant: None },
     ] {
         let base = policy();
         let rival = Arc::new(Rival(base.pending.clone(), verdict));

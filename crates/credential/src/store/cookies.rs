@@ -30,7 +30,7 @@ impl StoredCookie {
 
 /// The result of a SYN that showed a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum CookieAnswer {
     /// The server accepted its data.
     Accepted,
     /// The SYN-ACK acknowledged the SYN, but none of its data.
@@ -110,21 +110,21 @@ impl CookieSet {
     pub(super) fn answered(
         &mut self,
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
         let other = fresh.filter(|(cookie, _)| *cookie != used.cookie);
         match (answer, other) {
-            (Answer::Refused, Some(_)) => self.cookies.retain(|held| held.serial > used.serial),
-            (Answer::Accepted, Some(_)) => {
+            (CookieAnswer::Refused, Some(_)) => self.cookies.retain(|held| held.serial > used.serial),
+            (CookieAnswer::Accepted, Some(_)) => {
                 self.rotating = true;
                 self.retire(used);
             }
-            (Answer::Unclear, Some(_)) => self.retire(used),
-            (Answer::Accepted, None) => self.confirm(used),
+            (CookieAnswer::Unclear, Some(_)) => self.retire(used),
+            (CookieAnswer::Accepted, None) => self.confirm(used),
             // No new cookie came, so keep the old one (RFC 7413 §4.1.3: only a cookie replaces a cookie).
-            (Answer::Refused | Answer::Unclear, None) => self.put_back(used),
+            (CookieAnswer::Refused | CookieAnswer::Unclear, None) => self.put_back(used),
         }
         if let Some((cookie, form)) = other {
             self.grant(cookie, form, now);

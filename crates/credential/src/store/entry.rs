@@ -1,6 +1,6 @@
 //! The entry of one server.
 
-use super::cookies::{Answer, CookieSet, StoredCookie};
+use super::cookies::{CookieAnswer, CookieSet, StoredCookie};
 use super::failures::Failures;
 use super::path::{PathMss, PathRtt};
 use firstflight_wire::Instant;
@@ -51,11 +51,11 @@ impl Entry {
     pub(super) fn answered(
         &mut self,
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
-        if let (Answer::Accepted, None) = (answer, fresh) {
+        if let (CookieAnswer::Accepted, None) = (answer, fresh) {
             self.cookies.confirm(used);
             self.failures.no_refusal();
         } else {
@@ -66,7 +66,7 @@ impl Entry {
     fn answered_otherwise(
         &mut self,
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         now: Instant,
     ) {
@@ -76,9 +76,9 @@ impl Entry {
             self.form_fallback = FormFallback::Answered(form);
         }
         match (answer, fresh) {
-            (Answer::Accepted, _) | (Answer::Refused, None) => self.failures.no_refusal(),
-            (Answer::Refused, Some(_)) => self.failures.refuse(newer, granted, now),
-            (Answer::Unclear, _) => {}
+            (CookieAnswer::Accepted, _) | (CookieAnswer::Refused, None) => self.failures.no_refusal(),
+            (CookieAnswer::Refused, Some(_)) => self.failures.refuse(newer, granted, now),
+            (CookieAnswer::Unclear, _) => {}
         }
     }
 

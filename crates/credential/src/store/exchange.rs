@@ -4,7 +4,7 @@
 //! Not everything is told. Round-trip times differ with each visit, so only the first one is. A cookie that is good for one use
 //! stays with the store that got it: two stores would show it twice.
 
-use super::cookies::{Answer, StoredCookie};
+use super::cookies::{CookieAnswer, StoredCookie};
 use super::{CredentialStore, Entry, NetworkId};
 use crate::identity::Identity;
 use alloc::collections::VecDeque;
@@ -22,7 +22,7 @@ const TELL_EVERY: Duration = Duration::from_millis(25);
 
 /// Something that a store learnt of a server. Give it to [`CredentialStore::repeat`] of the other stores.
 #[derive(Debug, Clone)]
-pub struct Learnt {
+pub struct LearntOfServer {
     network: NetworkId,
     server: IpAddr,
     what: What,
@@ -55,10 +55,10 @@ pub(super) enum What {
 
 /// The records of one store.
 #[derive(Debug, Default)]
-pub(super) struct Telling(VecDeque<Learnt>);
+pub(super) struct Telling(VecDeque<LearntOfServer>);
 
 impl Telling {
-    fn add(&mut self, learnt: Learnt) {
+    fn add(&mut self, learnt: LearntOfServer) {
         if self.0.len() >= MOST {
             self.0.pop_front();
         }
@@ -75,13 +75,13 @@ impl CredentialStore {
     }
 
     /// The next record for the other stores.
-    pub fn poll_learnt(&mut self) -> Option<Learnt> {
+    pub fn poll_learnt(&mut self) -> Option<LearntOfServer> {
         self.telling.as_mut()?.0.pop_front()
     }
 
     /// Takes what another store learnt. It is not told again.
-    pub fn repeat(&mut self, learnt: Learnt) {
-        let Learnt { network, server, what } = learnt;
+    pub fn repeat(&mut self, learnt: LearntOfServer) {
+        let LearntOfServer { network, server, what } = learnt;
         let telling = self.telling.take();
         match what {
             What::Cookie(cookie, form, at) => {
@@ -116,7 +116,7 @@ impl CredentialStore {
     #[inline]
     pub(super) fn tell(&mut self, network: NetworkId, server: IpAddr, what: impl FnOnce() -> What) {
         if let Some(telling) = &mut self.telling {
-            telling.add(Learnt { network, server, what: what() });
+            telling.add(LearntOfServer { network, server, what: what() });
         }
     }
 
@@ -137,14 +137,16 @@ impl CredentialStore {
         &mut self,
         (network, server): (NetworkId, IpAddr),
         used: &StoredCookie,
-        answer: Answer,
+        answer: CookieAnswer,
         fresh: Option<(Cookie, FastOpenForm)>,
         was_rotating: bool,
         now: Instant,
     ) {
         let rotating = self.entries.peek(&(network, server)).is_some_and(|e| e.cookies.is_rotating());
         match (answer, fresh.filter(|(cookie, _)| *cookie != used.cookie)) {
-            (Answer::Accepted, None) if was_rotating => self.tell(network, server, || What::Plain(*used)),
+            (CookieAnswer::Accepted, None) if was_rotating => {
+                self.tell(network, server, || What::Plain(*used))
+            }
             (_, None) => {}
             (_, Some((cookie, form))) => {
                 self.tell(network, server, || What::Spent(used.cookie, rotating));

@@ -41,7 +41,7 @@ fn settle([a, b]: &mut [CredentialStore; 2]) -> usize {
 fn visit(store: &mut CredentialStore, fresh: Option<u8>, now: Instant) -> Option<Cookie> {
     let used = store.take_cookie(NETWORK, server())?;
     let fresh = fresh.map(|n| (cookie(n), FORM));
-    store.note_syn_ack(NETWORK, server(), Some(1460), Some(now), &used, Answer::Accepted, fresh, now);
+    store.note_syn_ack(NETWORK, server(), Some(1460), Some(now), &used, CookieAnswer::Accepted, fresh, now);
     store.learn_visit(NETWORK, server(), Duration::from_millis(9), Duration::ZERO, now);
     Some(used.cookie)
 }
@@ -83,7 +83,7 @@ fn a_refused_cookie_is_replaced_in_both() {
     stores[0].learn_cookie(NETWORK, server(), FORM, cookie(1), at(1));
     settle(&mut stores);
     let used = stores[1].take_cookie(NETWORK, server()).unwrap();
-    stores[1].note_answer(NETWORK, server(), &used, Answer::Refused, Some((cookie(2), FORM)), at(2));
+    stores[1].note_answer(NETWORK, server(), &used, CookieAnswer::Refused, Some((cookie(2), FORM)), at(2));
     settle(&mut stores);
     for store in &mut stores {
         assert_eq!(store.take_cookie(NETWORK, server()).map(|held| held.cookie), Some(cookie(2)));

@@ -13,7 +13,7 @@ const REFUSALS: u8 = 3;
 /// some in thirty; then four in a row are chance once in 80,000 visits, and two once in 900. The count is one for the
 /// engine and the kernel's TCP. What it may reach differs, because what a lost one costs differs:
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum LostFlight {
     /// From the second one on a plain SYN of the same ports follows each at once, so that further ones cost no time. The
     /// engine does this.
     Hedged = 4,
@@ -126,7 +126,7 @@ impl Failures {
     }
 
     /// A first flight that left at `sent` got no answer, and a plain SYN behind it did. Several in a row are a failure.
-    pub(super) fn lose(&mut self, sent: Option<Instant>, most: Lost, now: Instant) {
+    pub(super) fn lose(&mut self, sent: Option<Instant>, most: LostFlight, now: Instant) {
         // Connections that were opened together fail together, which counts once.
         if self.lost > 0 && sent.is_some_and(|sent| sent < self.lost_at) {
             return;

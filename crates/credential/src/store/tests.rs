@@ -303,7 +303,7 @@ fn with_cookies(bytes: &[u8]) -> CredentialStore {
 }
 
 /// Takes a cookie, and reports the answer to its SYN.
-fn visit(store: &mut CredentialStore, answer: Answer, fresh: Option<(Cookie, FastOpenForm)>) -> u8 {
+fn visit(store: &mut CredentialStore, answer: CookieAnswer, fresh: Option<(Cookie, FastOpenForm)>) -> u8 {
     let used = store.take_cookie(HOME, SERVER).unwrap();
     store.note_answer(HOME, SERVER, &used, answer, fresh, at(100));
     used.cookie.as_bytes()[0]
@@ -313,36 +313,36 @@ fn visit(store: &mut CredentialStore, answer: Answer, fresh: Option<(Cookie, Fas
 fn a_plain_server_has_one_cookie_however_often_it_is_granted() {
     let mut store = with_cookies(&[1, 1, 1]);
     for _ in 0..5 {
-        assert_eq!(visit(&mut store, Answer::Accepted, NO_COOKIE), 1);
-        assert_eq!(visit(&mut store, Answer::Accepted, granted(1)), 1);
+        assert_eq!(visit(&mut store, CookieAnswer::Accepted, NO_COOKIE), 1);
+        assert_eq!(visit(&mut store, CookieAnswer::Accepted, granted(1)), 1);
         assert_eq!(held(&mut store), [1]);
         assert!(!store.lookup(HOME, SERVER).unwrap().cookies.is_rotating());
     }
     // The server changes its key: the new cookie replaces the old one.
-    assert_eq!(visit(&mut store, Answer::Accepted, granted(2)), 1);
+    assert_eq!(visit(&mut store, CookieAnswer::Accepted, granted(2)), 1);
     assert_eq!(held(&mut store), [2]);
 }
 
 #[test]
 fn parallel_connections_to_a_server_of_one_time_cookies_use_different_ones() {
     let mut store = with_cookies(&[1, 2, 3]);
-    assert_eq!(visit(&mut store, Answer::Accepted, granted(4)), 3);
+    assert_eq!(visit(&mut store, CookieAnswer::Accepted, granted(4)), 3);
     let mut taken: Vec<_> = core::iter::from_fn(|| store.take_cookie(HOME, SERVER)).collect();
     assert_eq!(taken.iter().map(|used| used.cookie.as_bytes()[0]).collect::<Vec<_>>(), [4, 2, 1]);
     // Each acceptance brings a new cookie. A cookie that got no answer goes back to its place.
     let last = taken.pop().unwrap();
     for (used, fresh) in taken.iter().zip(5..) {
-        store.note_answer(HOME, SERVER, used, Answer::Accepted, granted(fresh), at(9));
+        store.note_answer(HOME, SERVER, used, CookieAnswer::Accepted, granted(fresh), at(9));
     }
-    store.note_answer(HOME, SERVER, &last, Answer::Unclear, NO_COOKIE, at(9));
+    store.note_answer(HOME, SERVER, &last, CookieAnswer::Unclear, NO_COOKIE, at(9));
     assert_eq!(held(&mut store), [6, 5, 1]);
 }
 
 #[test]
 fn an_acceptance_without_a_new_cookie_ends_the_rotation() {
     let mut store = with_cookies(&[1]);
-    visit(&mut store, Answer::Accepted, granted(2));
-    assert_eq!(visit(&mut store, Answer::Accepted, NO_COOKIE), 2);
+    visit(&mut store, CookieAnswer::Accepted, granted(2));
+    assert_eq!(visit(&mut store, CookieAnswer::Accepted, NO_COOKIE), 2);
     assert_eq!(held(&mut store), [2]);
     // Parallel connections share it again.
     assert_eq!(store.take_cookie(HOME, SERVER), store.take_cookie(HOME, SERVER));
@@ -353,10 +353,10 @@ fn a_refusal_drops_that_cookie_and_the_older_ones() {
     let mut store = with_cookies(&[1, 2]);
     let used = store.take_cookie(HOME, SERVER).unwrap();
     store.learn_cookie(HOME, SERVER, Standard, cookie(3), at(3));
-    store.note_answer(HOME, SERVER, &used, Answer::Refused, granted(4), at(4));
+    store.note_answer(HOME, SERVER, &used, CookieAnswer::Refused, granted(4), at(4));
     assert_eq!(held(&mut store), [4, 3]);
     // Only a cookie replaces a cookie (RFC 7413 §4.1.3).
-    visit(&mut store, Answer::Refused, NO_COOKIE);
+    visit(&mut store, CookieAnswer::Refused, NO_COOKIE);
     assert_eq!(held(&mut store), [4, 3]);
 }
 
@@ -364,10 +364,10 @@ fn a_refusal_drops_that_cookie_and_the_older_ones() {
 fn sixteen_cookies_at_most() {
     let mut store = with_cookies(&(1..=40).collect::<Vec<_>>());
     assert_eq!(held(&mut store), (25..=40).rev().collect::<Vec<_>>());
-    visit(&mut store, Answer::Accepted, granted(41));
+    visit(&mut store, CookieAnswer::Accepted, granted(41));
     let used = store.take_cookie(HOME, SERVER).unwrap();
     store.learn_cookie(HOME, SERVER, Standard, cookie(42), at(42));
-    store.note_answer(HOME, SERVER, &used, Answer::Unclear, NO_COOKIE, at(43));
+    store.note_answer(HOME, SERVER, &used, CookieAnswer::Unclear, NO_COOKIE, at(43));
     assert_eq!(held(&mut store).len(), MAX_COOKIES);
 }
 
@@ -375,10 +375,10 @@ fn sixteen_cookies_at_most() {
 fn a_farm_without_shared_keys_is_asked_but_gets_no_data() {
     let mut store = with_cookies(&[1]);
     for fresh in 2..4 {
-        visit(&mut store, Answer::Refused, granted(fresh));
+        visit(&mut store, CookieAnswer::Refused, granted(fresh));
         assert_eq!(store.permission(HOME, SERVER, at(100)), Permission::Everything, "not yet a failure");
     }
-    visit(&mut store, Answer::Refused, granted(4));
+    visit(&mut store, CookieAnswer::Refused, granted(4));
     assert_eq!(store.permission(HOME, SERVER, at(159)), Permission::Request);
     assert_eq!(store.permission(HOME, SERVER, at(160)), Permission::Everything);
     assert_eq!(held(&mut store), [4]);
@@ -391,9 +391,9 @@ fn a_farm_without_shared_keys_is_asked_but_gets_no_data() {
 fn an_acceptance_ends_the_row_of_refusals() {
     let mut store = with_cookies(&[1]);
     for fresh in [2, 4, 6] {
-        visit(&mut store, Answer::Refused, granted(fresh));
-        visit(&mut store, Answer::Refused, granted(fresh + 1));
-        visit(&mut store, Answer::Accepted, NO_COOKIE);
+        visit(&mut store, CookieAnswer::Refused, granted(fresh));
+        visit(&mut store, CookieAnswer::Refused, granted(fresh + 1));
+        visit(&mut store, CookieAnswer::Accepted, NO_COOKIE);
     }
     assert_eq!(store.permission(HOME, SERVER, at(101)), Permission::Everything);
 }
@@ -403,7 +403,7 @@ fn one_stale_cookie_in_many_connections_is_one_refusal() {
     let mut store = with_cookies(&[1]);
     let used = store.take_cookie(HOME, SERVER).unwrap();
     for _ in 0..10 {
-        store.note_answer(HOME, SERVER, &used, Answer::Refused, granted(2), at(1));
+        store.note_answer(HOME, SERVER, &used, CookieAnswer::Refused, granted(2), at(1));
     }
     assert_eq!(store.permission(HOME, SERVER, at(2)), Permission::Everything);
     assert_eq!(held(&mut store), [2]);
@@ -464,7 +464,7 @@ proptest! {
                 0 => store.learn_cookie(HOME, SERVER, Standard, cookie(byte), at(1)),
                 1 => out.extend(store.take_cookie(HOME, SERVER)),
                 _ => {
-                    let answer = [Answer::Accepted, Answer::Refused, Answer::Unclear][usize::from(step) - 2];
+                    let answer = [CookieAnswer::Accepted, CookieAnswer::Refused, CookieAnswer::Unclear][usize::from(step) - 2];
                     if let Some(used) = out.pop() {
                         let fresh = (byte > 9).then(|| granted(byte)).flatten();
                         store.note_answer(HOME, SERVER, &used, answer, fresh, at(1));

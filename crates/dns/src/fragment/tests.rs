@@ -55,7 +55,10 @@ fn labels_are_as_the_specification_has_them() {
         let fragment = Fragment::parse(&label).unwrap();
         assert_eq!(fragment.id(), FragmentId::of(&sealed));
         assert_eq!((fragment.count(), fragment.attempt().get()), (7, 5));
-        assert_eq!(fragment.part(), if at == 7 { Part::Parity } else { Part::Data(at as u8) });
+        assert_eq!(
+            fragment.part(),
+            if at == 7 { FragmentPart::Parity } else { FragmentPart::Data(at as u8) }
+        );
     }
 }
 
@@ -131,7 +134,7 @@ proptest! {
         if let Ok(fragment) = Fragment::parse(&random) {
             prop_assert_eq!(fragment.to_label().to_vec(), random.to_ascii_lowercase());
         }
-        let part = if index >= count { Part::Parity } else { Part::Data(index) };
+        let part = if index >= count { FragmentPart::Parity } else { FragmentPart::Data(index) };
         let fragment = Fragment { id: FragmentId(id), part, count, attempt: Attempt(attempt), body };
         let mut label = fragment.to_label();
         if upper {

@@ -1,6 +1,6 @@
 //! Handles names below the DNS-path zone.
 
-use super::opening::{NotOpened, Opening};
+use super::opening::{NotOpened, SetOpening};
 use super::{FrontCounters, FrontError, Policy, Relay};
 use crate::forward::{ForwardRefused, Forwarder};
 use crate::fragment::Fragment;
@@ -76,7 +76,7 @@ pub(super) struct DnsPathZone {
     name: Name,
     addresses: Vec<Ipv4Addr>,
     table: Reassembly,
-    opening: Opening,
+    opening: SetOpening,
     /// `None` if there is no other front.
     pub(super) forwarder: Option<Forwarder>,
     /// `None` if the front is a part of the server.
@@ -111,7 +111,7 @@ impl DnsPathZone {
             }
         };
         let table = Reassembly::new(limits, rng);
-        let opening = Opening::new(zone, keys, opens_per_second);
+        let opening = SetOpening::new(zone, keys, opens_per_second);
         Ok(Self { name, addresses, table, opening, forwarder: None, servers })
     }
 

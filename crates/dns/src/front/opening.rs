@@ -30,7 +30,7 @@ pub enum NotOpened {
     Seal(OpenError),
 }
 
-pub(super) struct Opening {
+pub(super) struct SetOpening {
     /// Wire form, lower case.
     zone: Vec<u8>,
     pub(super) keys: DnsPathKeys,
@@ -38,17 +38,17 @@ pub(super) struct Opening {
     budget: SharedBudget<IpAddr>,
     /// Each with the resolver that the last fragment came through.
     waiting: VecDeque<(Box<Sealed>, IpAddr)>,
-    done: Done,
+    done: OpenedSet,
 }
 
-impl Opening {
+impl SetOpening {
     pub(super) fn new(zone: Vec<u8>, keys: DnsPathKeys, per_second: NonZeroU32) -> Self {
         Self {
             zone,
             keys,
             budget: SharedBudget::new(per_second),
             waiting: VecDeque::new(),
-            done: Done::default(),
+            done: OpenedSet::default(),
         }
     }
 
@@ -106,13 +106,13 @@ impl Opening {
 /// First flights that were opened recently. Resolvers and eavesdroppers may ask for the same names again
 /// after the set is forgotten, and a request is valid for half a minute.
 #[derive(Debug, Default)]
-struct Done {
+struct OpenedSet {
     /// Each id with the time until which it is remembered.
     order: VecDeque<(Instant, FragmentId)>,
     ids: BTreeSet<FragmentId>,
 }
 
-impl Done {
+impl OpenedSet {
     /// Longer than any server accepts a relayed request (`docs/spec/dns-path.md` §9), including the error
     /// of its clock.
     const KEPT: Duration = Duration::from_secs(45);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_what_was_opened_ends_and_is_bounded() {
-        let (mut done, now) = (Done::default(), Instant::from_secs(100));
+        let (mut done, now) = (OpenedSet::default(), Instant::from_secs(100));
         let id = |n: u32| {
             let [a, b, c, d] = n.to_be_bytes();
             FragmentId([1, 2, a, b, c, d])
@@ -160,7 +160,7 @@ mod tests {
             done.add(id(n), now);
             done.add(id(n), now);
         }
-        assert_eq!((done.ids.len(), done.order.len()), (Done::MOST, Done::MOST));
+        assert_eq!((done.ids.len(), done.order.len()), (OpenedSet::MOST, OpenedSet::MOST));
         assert!(done.has(id(99_999), now) && !done.has(id(0), now));
     }
 }

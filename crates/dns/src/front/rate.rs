@@ -31,7 +31,7 @@ impl Default for RateLimit {
 
 /// The decision about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RateVerdict {
     Send,
     /// Send it empty and marked as truncated, so that a genuine resolver asks again over TCP.
     Slip,
@@ -59,19 +59,19 @@ impl RateLimiter {
         Self { every, networks: LruCache::new(limit.networks) }
     }
 
-    pub(super) fn judge(&mut self, to: IpAddr, kind: Kind, now: Instant) -> Verdict {
+    pub(super) fn judge(&mut self, to: IpAddr, kind: Kind, now: Instant) -> RateVerdict {
         let fresh = || Record { answers: [Bucket::FULL; Kind::COUNT], dropped: [true; Kind::COUNT] };
         let record = self.networks.get_or_insert_mut(network(to), fresh);
         let (Some(answers), Some(dropped)) =
             (record.answers.get_mut(kind as usize), record.dropped.get_mut(kind as usize))
         else {
-            return Verdict::Drop;
+            return RateVerdict::Drop;
         };
         if answers.take(self.every, Duration::from_secs(1), now).is_ok() {
-            return Verdict::Send;
+            return RateVerdict::Send;
         }
         *dropped = !*dropped;
-        if *dropped { Verdict::Drop } else { Verdict::Slip }
+        if *dropped { RateVerdict::Drop } else { RateVerdict::Slip }
     }
 
     #[cfg(test)]

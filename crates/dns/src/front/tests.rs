@@ -62,12 +62,12 @@ fn config() -> DnsPathConfig {
     }
 }
 
-struct Site {
+struct FrontSite {
     front: Front,
     rng: ChaCha20Rng,
 }
 
-impl Site {
+impl FrontSite {
     fn with(rate: RateLimit, config: DnsPathConfig) -> Self {
         let mut rng = rng(1);
         let mut front = Front::new(vec![parent()], rate).unwrap();
@@ -139,7 +139,7 @@ fn labels(address: IpAddr, data: &[u8], seed: u64) -> Vec<[u8; LABEL]> {
 
 #[test]
 fn a_first_flight_in_fragments_reaches_a_server() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     for (n, address) in [(1, V4), (2, V6)] {
         let labels = labels(address, b"GET / HTTP/1.0\r\n\r\n", u64::from(n));
         // The last fragments come first, and one is lost.
@@ -159,7 +159,7 @@ fn a_first_flight_in_fragments_reaches_a_server() {
 
 #[test]
 fn a_server_takes_first_flights_from_its_own_front() {
-    let mut site = Site::with(RateLimit::default(), DnsPathConfig { to: Destination::Here, ..config() });
+    let mut site = FrontSite::with(RateLimit::default(), DnsPathConfig { to: Destination::Here, ..config() });
     let mut buffer = OpenBuffer::new();
     for (n, address) in [(1, V4), (2, V6)] {
         let labels = labels(address, b"GET / HTTP/1.0\r\n\r\n", n);
@@ -184,7 +184,7 @@ fn a_server_takes_first_flights_from_its_own_front() {
 
 #[test]
 fn servers_take_turns() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     for n in 0..6 {
         site.ask_fragments(&labels(V4, b"x", n));
         let [relay] = &site.relays()[..] else { panic!() };
@@ -196,7 +196,7 @@ fn servers_take_turns() {
 
 #[test]
 fn bad_fragments_are_answered_as_good_ones() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let mut bad = labels(V4, b"x", 1)[0];
     bad[3..].fill(0xff);
     site.ask_fragments([&bad]);
@@ -217,7 +217,7 @@ fn bad_fragments_are_answered_as_good_ones() {
 #[test]
 fn nothing_fails_below_the_dns_path_zone() {
     let label = String::from("ff0") + &"a".repeat(60);
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let below =
         [format!("{label}.f.xyz.com."), "x.f.xyz.com.".into(), "a.b.f.xyz.com.".into(), "f.xyz.com.".into()];
     for asked in &below {
@@ -259,7 +259,7 @@ fn nothing_fails_below_the_dns_path_zone() {
 
 #[test]
 fn the_dns_path_zone_has_the_servers_that_its_parent_names() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let answer = site.ask("f.xyz.com.", RecordType::NS);
     assert_eq!(kinds(&answer.answers), [RecordType::NS]);
     assert_eq!(kinds(&answer.additionals), [RecordType::A]);
@@ -273,7 +273,7 @@ fn the_dns_path_zone_has_the_servers_that_its_parent_names() {
 
 #[test]
 fn zones_change_while_first_flights_are_under_way() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let labels = labels(V4, b"x", 1);
     let half = labels.len() / 2;
     site.ask_fragments(&labels[..half]);
@@ -308,7 +308,7 @@ fn zones_change_while_first_flights_are_under_way() {
 
 #[test]
 fn ordinary_names_are_answered_as_by_any_server() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let answer = site.ask("WWW.xyz.com.", RecordType::A);
     assert_eq!(addresses(&answer), [Ipv4Addr::new(192, 0, 2, 80)]);
     assert!(answer.metadata.authoritative && !answer.metadata.recursion_available);
@@ -328,7 +328,7 @@ fn ordinary_names_are_answered_as_by_any_server() {
 
 #[test]
 fn edns_is_answered_with_edns() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let mut message = query("www.xyz.com.", RecordType::A);
     message.set_edns(Edns::new());
     let answer = site.send(Transport::Udp, &message.to_vec().unwrap()).unwrap();
@@ -349,7 +349,7 @@ fn edns_is_answered_with_edns() {
 
 #[test]
 fn answers_are_cut_at_the_clients_size() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let mut ask = |asked, payload: Option<u16>, transport| {
         let mut message = query(asked, RecordType::A);
         if let Some(payload) = payload {
@@ -373,7 +373,7 @@ fn answers_are_cut_at_the_clients_size() {
 
 #[test]
 fn what_cannot_be_read_is_said_to_be_malformed() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     let whole = query("www.xyz.com.", RecordType::A).to_vec().unwrap();
     let mut code = |message: &[u8]| {
         site.send(Transport::Udp, message)
@@ -423,7 +423,7 @@ fn every_kind_of_answer_has_an_opt_record_if_the_query_had_one() {
     };
     let plain = |edns| query("www.xyz.com.", RecordType::A, 0, edns);
     let mut site =
-        Site::with(RateLimit { per_second: 1000.try_into().unwrap(), ..RateLimit::default() }, config());
+        FrontSite::with(RateLimit { per_second: 1000.try_into().unwrap(), ..RateLimit::default() }, config());
     for (code, message) in [
         (0, &plain as &dyn Fn(bool) -> Vec<u8>),
         (0, &|edns| [plain(edns), b"garbage".to_vec()].concat()),
@@ -467,7 +467,7 @@ fn every_kind_of_answer_has_an_opt_record_if_the_query_had_one() {
 #[test]
 fn what_is_cut_by_the_limit_has_an_opt_record_too() {
     let rate = RateLimit { per_second: 1.try_into().unwrap(), ..RateLimit::default() };
-    let mut site = Site::with(rate, config());
+    let mut site = FrontSite::with(rate, config());
     let mut message = query("www.xyz.com.", RecordType::A);
     message.set_edns(Edns::new());
     let answers: Vec<Message> = (0..3)
@@ -481,7 +481,7 @@ fn what_is_cut_by_the_limit_has_an_opt_record_too() {
 #[test]
 fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
     let rate = RateLimit { per_second: 10.try_into().unwrap(), ..RateLimit::default() };
-    let mut site = Site::with(rate, config());
+    let mut site = FrontSite::with(rate, config());
     let label = labels(V4, b"x", 1)[0];
     let query = FragmentQuery::new(7, &label, zone()).unwrap();
     let mut counts = [0; 3];
@@ -512,7 +512,7 @@ fn what_is_answered_over_udp_is_limited_and_over_tcp_is_not() {
 
 #[test]
 fn first_flights_are_opened_within_a_budget() {
-    let mut site = Site::with(
+    let mut site = FrontSite::with(
         RateLimit::default(),
         DnsPathConfig { opens_per_second: 20.try_into().unwrap(), ..config() },
     );
@@ -524,7 +524,7 @@ fn first_flights_are_opened_within_a_budget() {
     assert_eq!((site.front.counters().relayed, site.front.counters().over_budget), (2, 8));
     // Without polling, only this number waits.
     let (answers, opens) = (5000.try_into().unwrap(), 5000.try_into().unwrap());
-    let mut site = Site::with(
+    let mut site = FrontSite::with(
         RateLimit { per_second: answers, ..RateLimit::default() },
         DnsPathConfig { opens_per_second: opens, ..config() },
     );
@@ -537,7 +537,7 @@ fn first_flights_are_opened_within_a_budget() {
 
 #[test]
 fn what_does_not_open_goes_nowhere() {
-    let mut site = Site::new();
+    let mut site = FrontSite::new();
     site.ask_fragments(&labels(V4, b"x", 1));
     assert!(site.front.set_keys(DnsPathKeys::new(4.try_into().unwrap(), key())));
     assert!(site.relays().is_empty());
@@ -571,7 +571,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn nothing_is_printed_that_is_secret() {
-    let text = format!("{:?} {:?}", Site::new().front, config());
+    let text = format!("{:?} {:?}", FrontSite::new().front, config());
     assert!(text.contains("DnsPathKeys") && !text.contains("5, 5"), "{text}");
 }
 
@@ -589,7 +589,7 @@ proptest! {
             bytes[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
         }
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
-        if let Some(answer) = Site::new().send(transport, &bytes) {
+        if let Some(answer) = FrontSite::new().send(transport, &bytes) {
             prop_assert!(answer[2] & 0x80 != 0 && answer[..2] == bytes[..2]);
             prop_assert!(tcp || answer.len() <= 1232);
         }

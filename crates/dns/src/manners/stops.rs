@@ -49,13 +49,13 @@ pub enum Cause {
 
 /// A zone with a resolver on a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ZoneAtResolver {
     network: NetworkId,
     resolver: IpAddr,
     zone: Box<[u8]>,
 }
 
-impl Place {
+impl ZoneAtResolver {
     pub(super) fn new(network: NetworkId, resolver: IpAddr, zone: Zone<'_>) -> Self {
         Self { network, resolver, zone: zone.as_bytes().into() }
     }
@@ -81,7 +81,7 @@ struct Record {
 }
 
 impl Record {
-    fn is_of(&self, place: &Place) -> bool {
+    fn is_of(&self, place: &ZoneAtResolver) -> bool {
         let stop = &self.stop;
         place.has_resolver(stop.network, stop.resolver)
             && stop.zone.as_ref().is_some_and(|zone| *zone == place.zone)
@@ -103,7 +103,7 @@ impl Record {
 
 impl Stops {
     /// Whether a first flight may go to this place. If so, returns whether it is the trial after a pause.
-    pub(super) fn admit(&self, place: &Place, now: Instant) -> Result<bool, Restraint> {
+    pub(super) fn admit(&self, place: &ZoneAtResolver, now: Instant) -> Result<bool, Restraint> {
         let here = self.0.iter().find(|record| record.is_of(place));
         if here.is_some_and(|record| record.is_stopped(now)) {
             return Err(Restraint::Stopped);
@@ -125,7 +125,7 @@ impl Stops {
     }
 
     /// A first flight that left at `departed` went well.
-    pub(super) fn clear(&mut self, place: &Place, departed: Instant) {
+    pub(super) fn clear(&mut self, place: &ZoneAtResolver, departed: Instant) {
         // A first flight that left before the pause proves nothing about the time after it.
         self.0.retain(|record| !record.is_of(place) || (record.is_stop() && departed <= record.since));
     }
@@ -134,7 +134,7 @@ impl Stops {
     /// begins.
     pub(super) fn strike(
         &mut self,
-        place: &Place,
+        place: &ZoneAtResolver,
         departed: Instant,
         cause: Cause,
         stops_at_once: bool,
@@ -153,7 +153,7 @@ impl Stops {
         let least = if stops_at_once { STRIKES } else { 1 };
         let strikes = before.saturating_add(1).max(least);
         let pause = pause(strikes);
-        let Place { network, resolver, zone } = place.clone();
+        let ZoneAtResolver { network, resolver, zone } = place.clone();
         let until = now + pause.unwrap_or_default();
         let stop = Stop { network, resolver, zone: Some(zone), cause, strikes, until };
         self.insert(Record { stop, since: now }, now);

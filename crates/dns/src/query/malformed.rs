@@ -64,17 +64,17 @@ fn find_opt(message: &[u8]) -> Option<Opt> {
 }
 
 /// The fixed part of a record, and the bytes after the record.
-struct Passed<'a> {
+struct PassedRecord<'a> {
     kind: u16,
     ttl: [u8; 4],
     /// `None` if the record's data is incomplete.
     behind: Option<&'a [u8]>,
 }
 
-fn record(bytes: &[u8]) -> Option<Passed<'_>> {
+fn record(bytes: &[u8]) -> Option<PassedRecord<'_>> {
     let (&[k, l, _, _, a, b, c, d, m, n], rest) = behind_name(bytes)?.split_first_chunk()?;
     let behind = rest.get(usize::from(u16::from_be_bytes([m, n]))..);
-    Some(Passed { kind: u16::from_be_bytes([k, l]), ttl: [a, b, c, d], behind })
+    Some(PassedRecord { kind: u16::from_be_bytes([k, l]), ttl: [a, b, c, d], behind })
 }
 
 /// The bytes after the name at the beginning of `bytes`. The name may end in a pointer (RFC 1035 §4.1.4),

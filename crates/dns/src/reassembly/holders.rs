@@ -21,7 +21,7 @@ impl Prefix {
 }
 
 #[derive(Debug)]
-struct Holder {
+struct ResolverSets {
     prefix: Prefix,
     /// Its sets, in no order.
     sets: Vec<u32>,
@@ -34,7 +34,7 @@ struct Holder {
 pub(super) struct Holders {
     index: HashTable<u32>,
     hasher: SeedableRandomState,
-    holders: Vec<Holder>,
+    holders: Vec<ResolverSets>,
     free: Vec<u32>,
     /// The holders, those with the most sets first.
     order: Vec<u32>,
@@ -78,7 +78,7 @@ impl Holders {
         let Self { index, holders, free, order, above, .. } = self;
         let lists: usize = holders.iter().map(|holder| holder.sets.capacity()).sum();
         index.allocation_size()
-            + holders.capacity() * size_of::<Holder>()
+            + holders.capacity() * size_of::<ResolverSets>()
             + (lists + free.capacity() + order.capacity() + above.capacity()) * size_of::<u32>()
     }
 
@@ -143,7 +143,7 @@ impl Holders {
     }
 
     fn insert(&mut self, prefix: Prefix) -> u32 {
-        let holder = Holder { prefix, sets: Vec::new(), rank: self.order.len() as u32 };
+        let holder = ResolverSets { prefix, sets: Vec::new(), rank: self.order.len() as u32 };
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(place) = self.holders.get_mut(at as usize) {

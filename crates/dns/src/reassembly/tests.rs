@@ -171,7 +171,7 @@ fn who_knows_the_id_costs_the_shortcut_and_nothing_else() {
     assert_eq!(table.put(&poisoned(&fragments[1]), from(666), NOW), Reassembled::Conflict);
     let id = fragments[0].id().0.iter().fold(0, |id, byte| id << 8 | u64::from(*byte));
     let six = stray(id);
-    assert_eq!((six.id(), six.count(), six.part()), (fragments[0].id(), 6, Part::Data(0)));
+    assert_eq!((six.id(), six.count(), six.part()), (fragments[0].id(), 6, FragmentPart::Data(0)));
     assert_eq!(table.put(&six, from(666), NOW), Reassembled::Conflict);
     for at in [0, 2, 3, 4, 5] {
         assert_eq!(table.put(&fragments[at], RESOLVER, NOW), Reassembled::Waiting);
@@ -345,8 +345,8 @@ impl Model {
             return Reassembled::Late;
         }
         let index = match fragment.part() {
-            Part::Data(index) => index,
-            Part::Parity => fragment.count(),
+            FragmentPart::Data(index) => index,
+            FragmentPart::Parity => fragment.count(),
         };
         match set.bodies.get(&index) {
             _ if set.count != fragment.count() => return Reassembled::Conflict,

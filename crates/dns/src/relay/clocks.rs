@@ -58,7 +58,7 @@ impl FrontClock {
 
 /// The record of one front's clock.
 #[derive(Debug)]
-struct Known {
+struct ClockRecord {
     /// The newest genuine datagram whose time was wrong.
     newest: (Boot, u64),
     /// The server's time of the last report that it is wrong. `None` after it was right again.
@@ -68,7 +68,7 @@ struct Known {
 /// The clocks of fronts, by key id and front id.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    fronts: BTreeMap<(u8, u16), Known>,
+    fronts: BTreeMap<(u8, u16), ClockRecord>,
     /// The server's time of the last check.
     checked: Option<u64>,
     report: Option<ClockReport>,
@@ -98,7 +98,7 @@ impl Clocks {
     /// Notes a genuine datagram with a wrong time.
     pub(super) fn note_wrong(&mut self, place: (u8, u16), head: &Head, now: u64) {
         let newest = (head.boot, head.sequence);
-        self.fronts.insert(place, Known { newest, reported: Some(now) });
+        self.fronts.insert(place, ClockRecord { newest, reported: Some(now) });
         let apart = head.time.abs_diff(now);
         let clock = if head.time > now { FrontClock::Ahead(apart) } else { FrontClock::Behind(apart) };
         self.report = Some(ClockReport { key_id: place.0, front: place.1, clock });

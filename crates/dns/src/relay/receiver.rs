@@ -1,7 +1,7 @@
 //! Receives relay datagrams, at the server.
 
 use super::clocks::{ClockReport, Clocks};
-use super::window::{Seen, Window};
+use super::window::{NumberState, Window};
 use super::{Boot, HEAD, Kind, MAGIC, RELAY_WINDOW_MS, RelayKey, TAG, nonce};
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
@@ -322,9 +322,9 @@ impl Front {
             return if head.boot < self.boot { Err(RelayRefused::OldBoot) } else { Ok(()) };
         }
         match self.window.look(head.sequence) {
-            Seen::No => Ok(()),
-            Seen::Yes => Err(RelayRefused::Replayed),
-            Seen::Behind => Err(RelayRefused::Behind),
+            NumberState::No => Ok(()),
+            NumberState::Yes => Err(RelayRefused::Replayed),
+            NumberState::Behind => Err(RelayRefused::Behind),
         }
     }
 }

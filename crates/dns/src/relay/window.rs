@@ -5,7 +5,7 @@ pub(super) const WIDTH: u64 = 1024;
 
 /// The state of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum NumberState {
     No,
     Yes,
     /// It is too far behind to know.
@@ -29,16 +29,16 @@ impl Window {
         ((number % WIDTH / 64) as usize, 1 << (number % 64))
     }
 
-    pub(super) fn look(&self, number: u64) -> Seen {
+    pub(super) fn look(&self, number: u64) -> NumberState {
         let (word, bit) = Self::place(number);
         if number >= self.next {
-            Seen::No
+            NumberState::No
         } else if self.next - number > WIDTH {
-            Seen::Behind
+            NumberState::Behind
         } else if self.bits.get(word).is_some_and(|word| word & bit != 0) {
-            Seen::Yes
+            NumberState::Yes
         } else {
-            Seen::No
+            NumberState::No
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{FrontHandle, SetUpError};
 use crate::zone::{ZoneData, ZoneFault};
-use firstflight_files::{BYTE_ORDER_MARK, LastProblem, Seen, open_regular};
+use firstflight_files::{BYTE_ORDER_MARK, FileStamp, LastProblem, open_regular};
 use hickory_proto::rr::Name;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub type ZoneFile = (PathBuf, Name);
 #[derive(Debug)]
 pub(super) struct ZoneFiles {
     zones: Vec<ZoneFile>,
-    seen: BTreeMap<PathBuf, Seen>,
+    seen: BTreeMap<PathBuf, FileStamp>,
     /// The digest of everything that was read.
     digest: [u8; 32],
     followed: FollowedZones,
@@ -36,7 +36,7 @@ pub(super) struct ZoneFiles {
 /// Reads files, and records which.
 #[derive(Default)]
 struct Reading {
-    seen: BTreeMap<PathBuf, Seen>,
+    seen: BTreeMap<PathBuf, FileStamp>,
     digest: Sha256,
     /// The number of files, and of their bytes.
     files: usize,
@@ -45,13 +45,13 @@ struct Reading {
 
 impl Reading {
     fn file(&mut self, path: &Path) -> io::Result<String> {
-        self.seen.insert(path.to_owned(), Seen::MISSING);
+        self.seen.insert(path.to_owned(), FileStamp::MISSING);
         self.files += 1;
         if self.files > MOST {
             return Err(io::Error::other(format!("it is one of more than {MOST} files")));
         }
         let (file, before) = open_regular(path)?;
-        self.seen.insert(path.to_owned(), Seen::of(&before));
+        self.seen.insert(path.to_owned(), FileStamp::of(&before));
         let (mut text, left) = (String::new(), LARGEST.saturating_sub(self.bytes));
         if before.len() > left || file.take(left + 1).read_to_string(&mut text)? as u64 > left {
             return Err(io::Error::other(format!("the zones have more than {} MiB of text", LARGEST >> 20)));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// A line of a zone file, or of a file that it includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ZonePlace {
     /// The file. `None` for a text that is not from a file.
     pub file: Option<PathBuf>,
     /// The line at which the entry begins, from 1.
@@ -20,7 +20,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct ZoneError {
     /// Where it is. `None` if something is missing.
-    pub place: Option<Place>,
+    pub place: Option<ZonePlace>,
     /// The kind of mistake.
     pub fault: ZoneFault,
 }
@@ -102,7 +102,7 @@ pub enum ZoneFault {
 }
 
 impl ZoneFault {
-    pub(super) fn at(self, place: impl Into<Option<Place>>) -> ZoneError {
+    pub(super) fn at(self, place: impl Into<Option<ZonePlace>>) -> ZoneError {
         ZoneError { place: place.into(), fault: self }
     }
 }

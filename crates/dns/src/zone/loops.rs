@@ -1,7 +1,7 @@
 //! Aliases that lead back to themselves.
 
-use super::error::Place;
-use super::{Place as Found, ZoneData, records};
+use super::error::ZonePlace;
+use super::{NamePlace as Found, ZoneData, records};
 use core::fmt;
 use hickory_proto::rr::{Name, RData, RecordType};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AliasLoop {
     /// The place of the first of its records.
-    pub place: Place,
+    pub place: ZonePlace,
     /// The name of that record.
     pub name: Name,
 }
@@ -22,7 +22,7 @@ impl fmt::Display for AliasLoop {
 }
 
 /// The loops among `aliases`, each once. Every alias is followed once.
-pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(Place, Name)>) -> Vec<AliasLoop> {
+pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(ZonePlace, Name)>) -> Vec<AliasLoop> {
     // The chain that led to each name.
     let mut seen: HashMap<Name, usize> = HashMap::new();
     let mut loops = Vec::new();

@@ -1,7 +1,7 @@
 //! Reads the records of zone files (RFC 1035 §5) and their places.
 
 use super::entries::{Entries, Entry};
-use super::error::{Place, ZoneError, ZoneFault};
+use super::error::{ZoneError, ZoneFault, ZonePlace};
 use hickory_proto::rr::{Name, Record};
 use hickory_proto::serialize::txt::{Parser, parse_ttl};
 use std::io;
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) struct Located {
     pub record: Record,
     /// `None` for a record that is not from a file.
-    pub place: Option<Place>,
+    pub place: Option<ZonePlace>,
 }
 
 impl From<Record> for Located {
@@ -58,7 +58,7 @@ impl<'r> Reader<'r> {
 
     fn file(&mut self, text: &str, mut file: File<'_>) -> Result<(), ZoneError> {
         for entry in Entries::new(text) {
-            let at = |line| Place { file: file.path.map(Path::to_owned), line };
+            let at = |line| ZonePlace { file: file.path.map(Path::to_owned), line };
             let entry = entry.map_err(|(line, fault)| ZoneFault::Entry(fault).at(at(line)))?;
             let place = at(entry.line);
             let step = match entry.text.starts_with('$') && !entry.indented {
@@ -115,7 +115,7 @@ impl<'r> Reader<'r> {
         self.file(&text, file).map_err(Trouble::Included)
     }
 
-    fn record(&mut self, entry: &Entry, file: &mut File<'_>, place: &Place) -> Result<(), ZoneFault> {
+    fn record(&mut self, entry: &Entry, file: &mut File<'_>, place: &ZonePlace) -> Result<(), ZoneFault> {
         let mut text = String::with_capacity(entry.text.len() + 80);
         if let Some(ttl) = self.default_ttl.or(self.last_ttl) {
             text.push_str(&format!("$TTL {ttl}\n"));

@@ -56,7 +56,7 @@ fn zone() -> ZoneData {
     parse(TEXT).unwrap()
 }
 
-fn ask(name: &str, kind: RecordType) -> Found {
+fn ask(name: &str, kind: RecordType) -> ZoneAnswer {
     // This keeps the case, which the parser of text does not.
     zone().look_up(&Name::from_ascii(name).unwrap(), kind)
 }

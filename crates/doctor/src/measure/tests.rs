@@ -1,6 +1,6 @@
 //! Formulas, and visits to servers of this process.
 
-use super::{Parts, Savings, Stage, Visit, VisitError, Visitor, round_trip};
+use super::{Parts, Savings, Visit, VisitError, VisitStage, Visitor, round_trip};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -96,7 +96,7 @@ async fn the_parts_of_a_visit_are_told_apart() {
 async fn what_fails_is_named() {
     let (url, serving) = server(&[(100_000, "")]).await;
     let slow = visitor(ms(100)).visit(&url.parse().unwrap()).await.unwrap_err();
-    assert_eq!((slow.stage(), slow.to_string().as_str()), (Stage::Request, "no response within 100ms"));
+    assert_eq!((slow.stage(), slow.to_string().as_str()), (VisitStage::Request, "no response within 100ms"));
     serving.abort();
     let (url, serving) =
         server(&[(0, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"), (0, "not nine"), (0, "")]).await;

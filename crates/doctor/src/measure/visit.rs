@@ -83,7 +83,7 @@ impl Visit {
 
 /// The part of a visit that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum VisitStage {
     /// The lookup of the name.
     Lookup,
     /// TCP's handshake.
@@ -96,7 +96,7 @@ pub enum Stage {
     Transfer,
 }
 
-impl Stage {
+impl VisitStage {
     /// A label in kebab-case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -110,7 +110,7 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for VisitStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lookup => "no address of the name",
@@ -149,20 +149,20 @@ pub enum VisitError {
     Http(#[from] hyper::Error),
     /// It took too long.
     #[error("{} within {}", .0, humantime::format_duration(*.1))]
-    Timeout(Stage, Duration),
+    Timeout(VisitStage, Duration),
 }
 
 impl VisitError {
     /// The part that failed.
     #[must_use]
-    pub const fn stage(&self) -> Stage {
+    pub const fn stage(&self) -> VisitStage {
         match self {
             Self::Timeout(stage, _) => *stage,
-            Self::Lookup(..) => Stage::Lookup,
-            Self::Connect(..) => Stage::Handshake,
-            Self::NoConnector | Self::Tls(_) | Self::Certificate(_) => Stage::Tls,
-            Self::Request(_) => Stage::Request,
-            Self::Http(_) => Stage::Transfer,
+            Self::Lookup(..) => VisitStage::Lookup,
+            Self::Connect(..) => VisitStage::Handshake,
+            Self::NoConnector | Self::Tls(_) | Self::Certificate(_) => VisitStage::Tls,
+            Self::Request(_) => VisitStage::Request,
+            Self::Http(_) => VisitStage::Transfer,
         }
     }
 }
@@ -204,17 +204,17 @@ impl Visitor {
     /// # Errors
     /// See [`VisitError`].
     pub async fn visit(&self, url: &HttpUrl) -> Result<Visit, VisitError> {
-        let mut stage = Stage::Lookup;
+        let mut stage = VisitStage::Lookup;
         let done = tokio::time::timeout(self.timeout, attempt(self, url, &mut stage)).await;
         done.unwrap_or(Err(VisitError::Timeout(stage, self.timeout)))
     }
 }
 
-async fn attempt(visitor: &Visitor, url: &HttpUrl, stage: &mut Stage) -> Result<Visit, VisitError> {
+async fn attempt(visitor: &Visitor, url: &HttpUrl, stage: &mut VisitStage) -> Result<Visit, VisitError> {
     let began = Instant::now();
     let addresses = look_up(visitor, url).await?;
     let found = Instant::now();
-    *stage = Stage::Handshake;
+    *stage = VisitStage::Handshake;
     let connected = connect(&addresses).await;
     let Connected { stream, took } = connected.map_err(|(at, error)| VisitError::Connect(at, error))?;
     let opened = Instant::now();
@@ -222,9 +222,10 @@ async fn attempt(visitor: &Visitor, url: &HttpUrl, stage: &mut Stage) -> Result<
         stream.peer_addr().map_err(|error| VisitError::Connect(SocketAddr::from(([0; 4], 0)), error))?;
     // The request goes at once, whatever was sent before. A failure only makes it later.
     let _ = stream.set_nodelay(true);
-    let times = |tls| Begun { lookup: is_named(url).then(|| found - began), handshake: opened - found, tls };
+    let times =
+        |tls| VisitStart { lookup: is_named(url).then(|| found - began), handshake: opened - found, tls };
     if url.is_tls() {
-        *stage = Stage::Tls;
+        *stage = VisitStage::Tls;
         let connector = visitor.tls.as_ref().ok_or(VisitError::NoConnector)?;
         // As a stranger: a ticket of the visit before would shorten the handshake.
         connector.forget();
@@ -262,14 +263,14 @@ async fn look_up(visitor: &Visitor, url: &HttpUrl) -> Result<Vec<SocketAddr>, Vi
 }
 
 /// The parts before the request.
-struct Begun {
+struct VisitStart {
     lookup: Option<Duration>,
     handshake: Duration,
     tls: Option<Duration>,
 }
 
 /// What became of the request.
-struct Seen {
+struct RequestResult {
     request: Duration,
     transfer: Duration,
     status: u16,
@@ -277,9 +278,9 @@ struct Seen {
     location: Option<String>,
 }
 
-impl Seen {
-    fn visit(self, begun: Begun, round_trip: Duration, remote: SocketAddr) -> Visit {
-        let Begun { lookup, handshake, tls } = begun;
+impl RequestResult {
+    fn visit(self, begun: VisitStart, round_trip: Duration, remote: SocketAddr) -> Visit {
+        let VisitStart { lookup, handshake, tls } = begun;
         let Self { request, transfer, status, bytes, location } = self;
         let parts = Parts { lookup, handshake, tls, request, transfer };
         Visit { parts, round_trip, remote, status, bytes, location }
@@ -287,11 +288,11 @@ impl Seen {
 }
 
 /// Sends the request and reads the response.
-async fn ask<S>(url: &HttpUrl, stream: S, stage: &mut Stage) -> Result<Seen, VisitError>
+async fn ask<S>(url: &HttpUrl, stream: S, stage: &mut VisitStage) -> Result<RequestResult, VisitError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    *stage = Stage::Request;
+    *stage = VisitStage::Request;
     let request = request(Method::GET, url)
         .header(USER_AGENT, concat!("firstflight/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
@@ -300,7 +301,7 @@ where
     let (observed, watch) = observe(stream);
     let asked = Instant::now();
     exchange(TokioIo::new(observed), request, async |mut response| {
-        *stage = Stage::Transfer;
+        *stage = VisitStage::Transfer;
         let location = redirect::location(response.headers());
         let mut bytes = 0;
         while let Some(frame) = response.body_mut().frame().await {
@@ -309,7 +310,7 @@ where
         let ended = Instant::now();
         let first = watch.first_byte().unwrap_or(ended);
         let (request, transfer) = (first - asked, ended - first);
-        Ok(Seen { request, transfer, status: response.status().as_u16(), bytes, location })
+        Ok(RequestResult { request, transfer, status: response.status().as_u16(), bytes, location })
     })
     .await
 }

@@ -1,6 +1,6 @@
 //! The verdicts about a server.
 
-use super::{Connected, End, Facts, Sent, TWICE, Visit};
+use super::{Connected, Sent, ServerFacts, TWICE, Visit, VisitEnd};
 use crate::catalogue::Finding;
 use crate::network::{Passage, server_clock};
 use crate::report::Line;
@@ -31,7 +31,7 @@ struct Flights {
 }
 
 impl Flights {
-    fn of(facts: &Facts) -> Self {
+    fn of(facts: &ServerFacts) -> Self {
         let mut found = Self::default();
         let mut before = facts.before.as_ref();
         let (mut seen, mut gone) = (HashSet::new(), HashSet::new());
@@ -71,7 +71,7 @@ impl Flights {
     }
 }
 
-impl Facts {
+impl ServerFacts {
     /// The verdicts.
     pub(crate) fn judge(&self) -> Vec<Line> {
         let mut lines = vec![self.connect()];
@@ -119,12 +119,12 @@ impl Facts {
 
     fn connect(&self) -> Line {
         match self.plain().map(|visit| visit.end) {
-            Some(End::Connected(_)) => Line::new(Finding::Answers, "It accepts ordinary connections."),
-            Some(End::Refused) => Line::new(Finding::Refused, "It refuses connections to this port."),
-            Some(End::Unreachable(kind)) => {
+            Some(VisitEnd::Connected(_)) => Line::new(Finding::Answers, "It accepts ordinary connections."),
+            Some(VisitEnd::Refused) => Line::new(Finding::Refused, "It refuses connections to this port."),
+            Some(VisitEnd::Unreachable(kind)) => {
                 Line::new(Finding::Unreachable, format_args!("It cannot be reached from here: {kind}."))
             }
-            Some(End::Silent) | None => Line::new(Finding::Silent, "It does not answer ordinary SYNs."),
+            Some(VisitEnd::Silent) | None => Line::new(Finding::Silent, "It does not answer ordinary SYNs."),
         }
     }
 

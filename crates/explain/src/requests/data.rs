@@ -79,7 +79,7 @@ pub(super) fn requests(bytes: &[u8]) -> u32 {
 
 /// What a segment of a client of TLS has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TlsData {
     /// A record of application data that is not the end of the handshake.
     pub application: bool,
     /// The client's Finished of TLS 1.3.
@@ -109,8 +109,8 @@ impl Records {
     }
 
     /// Reads the next bytes of the stream.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Found {
-        let mut found = Found::default();
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> TlsData {
+        let mut found = TlsData::default();
         while !bytes.is_empty() {
             if self.lost {
                 found.application = true;
@@ -142,7 +142,7 @@ impl Records {
         found
     }
 
-    fn record(&mut self, kind: u8, length: usize, found: &mut Found) {
+    fn record(&mut self, kind: u8, length: usize, found: &mut TlsData) {
         match kind {
             HANDSHAKE if self.changed && length < SHORTEST_HELLO => self.done = true,
             APPLICATION_DATA if !self.done && FINISHED.contains(&length) => {

@@ -1,10 +1,10 @@
 //! One connection: where its requests begin and end.
 
 use super::data::{Kind, Protocol, requests};
-use crate::conversation::{Conversation, Side, acknowledged};
+use crate::conversation::{Conversation, ConversationSide, acknowledged};
 use crate::offered::Offered;
-use crate::sightings::Seen;
-use crate::table::Ends;
+use crate::sightings::Sighting;
+use crate::table::FlowEnds;
 use firstflight_wire::tcp::{Flags, Segment};
 use firstflight_wire::{Instant, SeqNum};
 use std::time::Duration;
@@ -78,14 +78,14 @@ pub(super) struct Flow {
     /// The next sequence number of each side's data: low, high.
     next: [Option<SeqNum>; 2],
     /// Who is taken for the client if the capture does not show the beginning.
-    guess: Option<Side>,
+    guess: Option<ConversationSide>,
     flight: Option<Flight>,
     protocol: Option<Protocol>,
     request: Option<Request>,
     /// Whether there was a request.
     asked: bool,
     /// When the last data passed, and its sender.
-    last: Option<(Instant, Side)>,
+    last: Option<(Instant, ConversationSide)>,
     /// When TLS's ClientHello passed, and when the client's Finished.
     hello: Option<Instant>,
     finished: Option<Instant>,
@@ -94,7 +94,7 @@ pub(super) struct Flow {
 
 /// What the capture shows of a connection's handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(super) struct HandshakeSeen {
     /// From the first SYN until the client had the SYN-ACK.
     pub took: Duration,
     /// The round trip between the place of the capture and the client.
@@ -104,7 +104,12 @@ pub(super) struct Opened {
 impl Flow {
     /// A connection that begins with this segment. After a `silence` of this length a burst of data that is not HTTP in
     /// clear is a new request. [`Flow::handle`] takes the segment, too.
-    pub(super) fn new(seen: Seen, from: Side, segment: &Segment<'_>, silence: Duration) -> Self {
+    pub(super) fn new(
+        seen: Sighting,
+        from: ConversationSide,
+        segment: &Segment<'_>,
+        silence: Duration,
+    ) -> Self {
         Self {
             conversation: Conversation::new(seen, from, segment),
             begun: false,
@@ -123,18 +128,18 @@ impl Flow {
     }
 
     /// Whether a segment belongs to this connection, and not to a later one between the same ports.
-    pub(super) fn owns(&self, seen: Seen, from: Side, segment: &Segment<'_>) -> bool {
+    pub(super) fn owns(&self, seen: Sighting, from: ConversationSide, segment: &Segment<'_>) -> bool {
         self.conversation.owns(seen.at, from, segment)
     }
 
     /// The client, if the capture shows the beginning.
-    pub(super) fn client(&self) -> Option<Side> {
+    pub(super) fn client(&self) -> Option<ConversationSide> {
         self.conversation.client()
     }
 
     /// The server, as far as the capture tells.
-    pub(super) fn server(&self) -> Side {
-        self.client().or(self.guess).unwrap_or(Side::Low).other()
+    pub(super) fn server(&self) -> ConversationSide {
+        self.client().or(self.guess).unwrap_or(ConversationSide::Low).other()
     }
 
     /// The facts of the handshake.
@@ -148,19 +153,22 @@ impl Flow {
     }
 
     /// The handshake, if the capture shows all of it.
-    pub(super) fn opened(&self) -> Option<Opened> {
+    pub(super) fn opened(&self) -> Option<HandshakeSeen> {
         let client = self.client()?;
         let (half, peer) = (self.conversation.half(client), self.conversation.half(client.other()));
         let (syn, syn_ack, ack) = (half.syn?, peer.syn_ack?, half.ack?);
         let answered = syn_ack.sent.latest_until(ack).unwrap_or_else(|| syn_ack.sent.earliest());
-        Some(Opened { took: ack.saturating_since(syn.sent.earliest()), leg: ack.saturating_since(answered) })
+        Some(HandshakeSeen {
+            took: ack.saturating_since(syn.sent.earliest()),
+            leg: ack.saturating_since(answered),
+        })
     }
 
     /// Records a segment. `out` gets the requests that are over by it.
     pub(super) fn handle(
         &mut self,
-        seen: Seen,
-        (ends, from): (&Ends, Side),
+        seen: Sighting,
+        (ends, from): (&FlowEnds, ConversationSide),
         segment: &Segment<'_>,
         out: &mut impl FnMut(Exchange),
     ) {
@@ -198,7 +206,7 @@ impl Flow {
         }
     }
 
-    fn handle_syn(&mut self, from: Side, segment: &Segment<'_>) {
+    fn handle_syn(&mut self, from: ConversationSide, segment: &Segment<'_>) {
         let block = match Offered::of(segment) {
             Some(Offered::Block(length, _)) => length as usize,
             _ => 0,
@@ -217,7 +225,7 @@ impl Flow {
     }
 
     /// The server says whether it has taken the SYN's data.
-    fn handle_syn_ack(&mut self, from: Side, segment: &Segment<'_>) {
+    fn handle_syn_ack(&mut self, from: ConversationSide, segment: &Segment<'_>) {
         let client = from.other();
         let Some(syn) = self.conversation.half(client).syn else { return };
         let acked = acknowledged(segment.ack, syn.isn).unwrap_or_default();
@@ -240,16 +248,16 @@ impl Flow {
         }
     }
 
-    const fn next_mut(&mut self, side: Side) -> &mut Option<SeqNum> {
+    const fn next_mut(&mut self, side: ConversationSide) -> &mut Option<SeqNum> {
         let [low, high] = &mut self.next;
         match side {
-            Side::Low => low,
-            Side::High => high,
+            ConversationSide::Low => low,
+            ConversationSide::High => high,
         }
     }
 
     /// The data of a segment that was not seen before; `None` if there is none.
-    fn fresh<'a>(&mut self, from: Side, segment: &Segment<'a>) -> Option<&'a [u8]> {
+    fn fresh<'a>(&mut self, from: ConversationSide, segment: &Segment<'a>) -> Option<&'a [u8]> {
         let start = segment.seq + u32::from(segment.flags.contains(Flags::SYN));
         let end = start + u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
         let next = self.next_mut(from);
@@ -371,7 +379,7 @@ impl Flow {
 
 /// Who is the client of a connection that began before the capture: who sends a request of HTTP, or else the end with
 /// the higher port.
-fn guess(ends: &Ends, from: Side, bytes: &[u8]) -> Side {
+fn guess(ends: &FlowEnds, from: ConversationSide, bytes: &[u8]) -> ConversationSide {
     let port = |side| ends.end(side).address.port();
     let asks = matches!(Protocol::of(bytes), Protocol::Http);
     if asks || port(from) >= port(from.other()) { from } else { from.other() }

@@ -3,8 +3,8 @@
 use super::data::Kind;
 use super::flow::{Contact, Exchange, Flow, Times};
 use super::histogram::Histogram;
-use crate::frame::End;
-use crate::table::Ends;
+use crate::frame::FrameEnd;
+use crate::table::FlowEnds;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Tally {
     }
 
     /// Adds a request to this server.
-    pub(super) fn request(&mut self, server: End, exchange: &Exchange) {
+    pub(super) fn request(&mut self, server: FrameEnd, exchange: &Exchange) {
         let requests = &mut self.requests;
         match exchange.contact {
             Contact::New => requests.cold += 1,
@@ -202,7 +202,7 @@ impl Tally {
     }
 
     /// Adds a connection that is over.
-    pub(super) fn connection(&mut self, ends: &Ends, flow: &Flow) {
+    pub(super) fn connection(&mut self, ends: &FlowEnds, flow: &Flow) {
         let connections = &mut self.connections;
         connections.all += 1;
         connections.with_gaps += u64::from(flow.has_gaps());

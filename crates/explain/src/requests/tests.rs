@@ -1,6 +1,6 @@
 //! Captures with known requests.
 
-use super::{Counted, count};
+use super::{RequestCounts, count};
 use crate::capture::Capture;
 use crate::fixtures::{ends, packet, pcap, pcapng};
 use firstflight_wire::tcp::{Flags, Header};
@@ -302,6 +302,6 @@ fn damaged_captures_are_counted_as_far_as_they_go() {
         }
     }
     let cut = &file[..file.len() - 3];
-    let Counted { missing, tally } = count(10, Capture::open(Cursor::new(cut)).unwrap(), SILENCE);
+    let RequestCounts { missing, tally } = count(10, Capture::open(Cursor::new(cut)).unwrap(), SILENCE);
     assert!(missing.damage.is_some() && tally.segments == 4);
 }

@@ -17,11 +17,11 @@ fn sealed(acked: u32, answer: &[u8]) -> Option<Sealed> {
 fn what_the_first_bytes_say() {
     let of = |answer, outcome| Some(Sealed { key_id: 3, bytes: 518, answer, outcome });
     let all = FLIGHT.len() as u32;
-    assert_eq!(sealed(all, &REJECT), of(Answered::Reject, Some(Outcome::StaleKey)));
-    assert_eq!(sealed(all, TLS), of(Answered::Tls, None));
-    assert_eq!(sealed(0, TLS), of(Answered::Tls, Some(Outcome::TransportRefused)));
-    assert_eq!(sealed(all, b"HTTP/1.1"), of(Answered::Other, None));
-    assert_eq!(sealed(all, &[]), of(Answered::None, Some(Outcome::Unknown)));
+    assert_eq!(sealed(all, &REJECT), of(FlightAnswer::Reject, Some(Outcome::StaleKey)));
+    assert_eq!(sealed(all, TLS), of(FlightAnswer::Tls, None));
+    assert_eq!(sealed(0, TLS), of(FlightAnswer::Tls, Some(Outcome::TransportRefused)));
+    assert_eq!(sealed(all, b"HTTP/1.1"), of(FlightAnswer::Other, None));
+    assert_eq!(sealed(all, &[]), of(FlightAnswer::None, Some(Outcome::Unknown)));
     let plain = Scene::default().client(0, syn(&cookie(&[1; 8]), TLS)).server(9, syn_ack(6, &[], TLS));
     assert_eq!(plain.verdict().sealed, None);
 }
@@ -36,7 +36,7 @@ fn a_flight_behind_a_block_or_the_handshake_is_found() {
         .server(9, syn_ack(0, &[], &[]))
         .client(18, segment(CLIENT, Flags::ACK, CLIENT_ISN + 1, SERVER_ISN + 1, &[], FLIGHT))
         .server(27, reply());
-    assert_eq!(later.verdict().sealed.unwrap().answer, Answered::Other);
+    assert_eq!(later.verdict().sealed.unwrap().answer, FlightAnswer::Other);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::race::{self, Transport};
 use super::transport::engine::EngineTcp;
 use super::transport::kernel::KernelTcp;
 use super::transport::udp_beside_tcp::Beside;
-use super::transport::{Finish, Lost};
+use super::transport::{Finish, RaceLost};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
 use crate::first_flight::{FirstFlight, Flights};
@@ -31,15 +31,15 @@ use firstflight_credential::{NetworkId, Reason};
 use firstflight_link::UdpLink;
 use firstflight_stack::{Certified, ConnectConfig};
 use firstflight_verifier::client::{Dial, Dialled, Duplex, Route};
-use firstflight_verifier::{CertificatePool, KeptCertificate, Patience, Site};
+use firstflight_verifier::{CertificatePool, KeptCertificate, Patience, PoolSite};
 pub use named::NamedVerifier;
-use records::{Asked, Question, Records};
+use records::{Question, RecordQuestion, Records};
 use remembered::Remembered;
 use requests_in_lookups::Inside;
 pub use requests_in_lookups::InsideLookups;
 pub(super) use settings::{Resolver, Settings};
-use site_verifiers::Found;
 pub use site_verifiers::FoundVerifiers;
+use site_verifiers::RecordVerifiers;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -59,7 +59,7 @@ pub(super) struct Asap {
     cookies: bool,
     records: Records,
     /// Verifiers that sites name.
-    found: Option<Arc<Found>>,
+    found: Option<Arc<RecordVerifiers>>,
     /// The network, if the caller named it.
     fixed: Option<NetworkId>,
     /// The engine that the caller gave.
@@ -84,20 +84,20 @@ struct Engine {
 
 /// A connect in UDP that can be made.
 #[derive(Debug)]
-pub(super) struct Offer<'a> {
+pub(super) struct CertifiedOffer<'a> {
     endpoint: &'a Endpoint,
     remote: SocketAddr,
     config: ConnectConfig,
-    shown: Shown,
+    shown: SiteCertificate,
     /// The network on which the connect begins.
     network: NetworkId,
 }
 
 /// A certificate, and the site that sees it.
 #[derive(Debug)]
-struct Shown {
+struct SiteCertificate {
     certified: Certified,
-    site: Site,
+    site: PoolSite,
 }
 
 /// A connect in UDP under way. If it is dropped, the caller has given up.
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Heeds what a server said of a certificate.
-    fn heed(&self, shown: &Shown, stream: &Stream) {
+    fn heed(&self, shown: &SiteCertificate, stream: &Stream) {
         let certificate = &shown.certified.certificate;
         match stream.outcome().reason() {
             Some(Reason::AddressMismatch) => self.pool.mismatched(&shown.site, certificate),
@@ -177,8 +177,9 @@ impl Asap {
         let by_system = !settings.no_records;
         let names = names.filter(|_| by_system);
         let mut records = Records::new(kernel, names, by_system, std::mem::take(&mut settings.records));
-        let found = (settings.found == FoundVerifiers::Site)
-            .then(|| Arc::new(Found::new(fixed.unwrap_or(NetworkId::UNKNOWN), records.resolvers())));
+        let found = (settings.found == FoundVerifiers::Site).then(|| {
+            Arc::new(RecordVerifiers::new(fixed.unwrap_or(NetworkId::UNKNOWN), records.resolvers()))
+        });
         found.iter().for_each(|found| records.tell(found));
         let network = Mutex::new(fixed.unwrap_or(NetworkId::UNKNOWN));
         let kernel = kernel.clone();
@@ -197,7 +198,7 @@ impl Asap {
     }
 
     /// Starts to ask what `server` publishes, if that is not known.
-    pub(super) fn ask(&self, server: &Authority) -> Asked {
+    pub(super) fn ask(&self, server: &Authority) -> RecordQuestion {
         self.begin_fixed();
         let asked = self.records.ask(server);
         if self.may_certify() { asked } else { asked.in_background() }
@@ -325,7 +326,7 @@ impl Asap {
         server: &Authority,
         addresses: &[SocketAddr],
         flights: &Flights<'_>,
-    ) -> Option<Offer<'_>> {
+    ) -> Option<CertifiedOffer<'_>> {
         // Without data in the SYN, the kernel's TCP is as fast.
         let replayable = flights.are_replayable(true);
         let may_ride = !flights.are_empty() && (replayable || self.settings.once);
@@ -345,7 +346,7 @@ impl Asap {
         let certified = Certified { known: true, ..shown.certified.clone() };
         let config =
             ConnectConfig::default().fast_open(self.cookies).asap(Some(certified)).encapsulation(Some(port));
-        Some(Offer { endpoint: &engine.endpoint, remote, config, shown, network })
+        Some(CertifiedOffer { endpoint: &engine.endpoint, remote, config, shown, network })
     }
 
     /// A certificate for a first flight to `server`, at an address of this family.
@@ -356,7 +357,7 @@ impl Asap {
         v4: bool,
         flights: &Flights<'_>,
         published: Option<&Published>,
-    ) -> Option<Shown> {
+    ) -> Option<SiteCertificate> {
         let (site, identity) = names(server, flights);
         let trusted = published
             .map_or_else(|| self.settings.verifiers().collect(), |published| published.verifiers.clone());
@@ -372,7 +373,7 @@ impl Asap {
             mss: published.map(|published| published.mss),
             request_id: None,
         };
-        Some(Shown { certified, site })
+        Some(SiteCertificate { certified, site })
     }
 
     /// The UDP port that `server` publishes, as far as is known.
@@ -409,7 +410,7 @@ impl Asap {
         addresses: &[SocketAddr],
         flights: Flights<'_>,
         cookies: bool,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         self.begin_fixed();
         let published = self.records.known(server);
         let engine = self.engine.get().and_then(Option::as_ref);
@@ -438,14 +439,14 @@ impl Asap {
         server: &Authority,
         addresses: &[SocketAddr],
         tcp: KernelTcp<'_>,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         self.begin_fixed();
         let kernel = tcp.kernel;
         let Some(offer) = self.offer(server, addresses, &tcp.flights) else {
             return kernel.race(&tcp, ready(Ok(addresses.to_vec()))).await;
         };
         let mut udp = EngineTcp::new(offer.endpoint, offer.config.clone(), tcp.flights);
-        udp.offer = Some(race::Offer::At(offer.remote));
+        udp.offer = Some(race::AttemptOffer::At(offer.remote));
         let trial = Trial(Some(self));
         let result = kernel.race(&Beside { tcp, udp }, ready(Ok(addresses.to_vec()))).await;
         trial.over();
@@ -454,7 +455,7 @@ impl Asap {
     }
 
     /// Remembers how a connect with `offer` went.
-    fn learn(&self, offer: &Offer<'_>, result: &Result<Finish, Lost>) {
+    fn learn(&self, offer: &CertifiedOffer<'_>, result: &Result<Finish, RaceLost>) {
         self.learn_at(offer.network, Some(offer.remote), offer.config.encapsulation, &offer.shown, result);
     }
 
@@ -464,8 +465,8 @@ impl Asap {
         network: NetworkId,
         remote: Option<SocketAddr>,
         port: Option<u16>,
-        shown: &Shown,
-        result: &Result<Finish, Lost>,
+        shown: &SiteCertificate,
+        result: &Result<Finish, RaceLost>,
     ) {
         let mut memory = self.kernel.memory();
         if memory.network() != network {
@@ -582,12 +583,12 @@ pub(super) fn is_hidden(flights: &Flights<'_>) -> bool {
 }
 
 /// The site that sees a certificate, and the identity of its server.
-fn names(server: &Authority, flights: &Flights<'_>) -> (Site, Identity) {
+fn names(server: &Authority, flights: &Flights<'_>) -> (PoolSite, Identity) {
     let (host, port) = (server.host().to_string(), server.port());
     match (flights.block_name(), server.host()) {
-        (Some(name), _) => (Site::behind(&host, name), Identity::name(name, port)),
-        (None, Host::Ip(ip)) => (Site::new(&host), Identity::address(*ip, port)),
-        (None, Host::Name(name)) => (Site::new(&host), Identity::name(name, port)),
+        (Some(name), _) => (PoolSite::behind(&host, name), Identity::name(name, port)),
+        (None, Host::Ip(ip)) => (PoolSite::new(&host), Identity::address(*ip, port)),
+        (None, Host::Name(name)) => (PoolSite::new(&host), Identity::name(name, port)),
     }
 }
 

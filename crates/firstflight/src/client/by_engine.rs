@@ -1,7 +1,7 @@
 //! Clients whose connections are an engine's.
 
 use super::transport::engine::EngineTcp;
-use super::transport::{self, Finish, Lost};
+use super::transport::{self, Finish, RaceLost};
 use super::{Authority, ClientBuilder, Shared};
 use crate::cache::CredentialCache;
 use crate::endpoint::Endpoint;
@@ -85,7 +85,7 @@ impl ByEngine {
         config: ConnectConfig,
         addresses: &[SocketAddr],
         flights: Flights<'_>,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         let tcp = EngineTcp::new(&self.endpoint, config, flights);
         // The race has room for all attempts. Connects are parts of other futures, which stay small.
         Box::pin(transport::run(&tcp, ready(Ok(addresses.to_vec())))).await
@@ -129,7 +129,7 @@ impl Shared {
         flights: Flights<'_>,
         certified: bool,
         cookies: bool,
-    ) -> Option<Result<Finish, Lost>> {
+    ) -> Option<Result<Finish, RaceLost>> {
         let engine = self.by_engine.as_ref()?;
         if let Some(asap) = self.asap.as_ref().filter(|_| certified) {
             return Some(asap.race_by_engine(engine, server, addresses, flights, cookies).await);

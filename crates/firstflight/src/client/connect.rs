@@ -1,6 +1,6 @@
 //! A connect, as its caller describes it before it begins.
 
-use super::{Authority, BadAuthority, Client, ClientError, Found, ToAuthority};
+use super::{Authority, BadAuthority, Client, ClientError, FoundAddresses, ToAuthority};
 use crate::first_flight::{FirstFlight, Flights, MakeFlight};
 use crate::lazy::{self, LazyStream, ReplaySafety};
 use crate::stream::Stream;
@@ -16,7 +16,7 @@ use std::time::Instant;
 pub struct Connect<'a> {
     client: Client,
     server: Result<Authority, BadAuthority>,
-    place: Option<Place>,
+    place: Option<ServerPlace>,
     filter: Option<Filter>,
     flights: Flights<'a>,
 }
@@ -31,34 +31,34 @@ pub struct ConnectMade<'a>(Connect<'a>);
 
 /// Where a server is: addresses that the caller knows, best one first, or those that [`Client::look_up`] found.
 #[derive(Debug, Clone)]
-pub struct Place(Found);
+pub struct ServerPlace(FoundAddresses);
 
-impl From<&[SocketAddr]> for Place {
+impl From<&[SocketAddr]> for ServerPlace {
     fn from(addresses: &[SocketAddr]) -> Self {
-        Self(Found::known(addresses.to_vec()))
+        Self(FoundAddresses::known(addresses.to_vec()))
     }
 }
 
-impl From<Vec<SocketAddr>> for Place {
+impl From<Vec<SocketAddr>> for ServerPlace {
     fn from(addresses: Vec<SocketAddr>) -> Self {
-        Self(Found::known(addresses))
+        Self(FoundAddresses::known(addresses))
     }
 }
 
-impl From<SocketAddr> for Place {
+impl From<SocketAddr> for ServerPlace {
     fn from(address: SocketAddr) -> Self {
-        Self(Found::known(vec![address]))
+        Self(FoundAddresses::known(vec![address]))
     }
 }
 
-impl<const N: usize> From<[SocketAddr; N]> for Place {
+impl<const N: usize> From<[SocketAddr; N]> for ServerPlace {
     fn from(addresses: [SocketAddr; N]) -> Self {
-        Self(Found::known(addresses.to_vec()))
+        Self(FoundAddresses::known(addresses.to_vec()))
     }
 }
 
-impl From<&Found> for Place {
-    fn from(found: &Found) -> Self {
+impl From<&FoundAddresses> for ServerPlace {
+    fn from(found: &FoundAddresses) -> Self {
         Self(found.clone())
     }
 }
@@ -70,7 +70,7 @@ impl<'a> Connect<'a> {
     }
 
     /// Connects to these addresses, best one first, and looks up none.
-    pub fn at(mut self, place: impl Into<Place>) -> Self {
+    pub fn at(mut self, place: impl Into<ServerPlace>) -> Self {
         self.place = Some(place.into());
         self
     }
@@ -126,7 +126,7 @@ impl<'a> Connect<'a> {
         let Self { client, server, place, filter, flights } = self;
         let server = server?;
         match place {
-            Some(Place(found)) => {
+            Some(ServerPlace(found)) => {
                 let found = found.only(filter.as_ref()).map_err(|error| no_address(&server, error))?;
                 client.reach(&server, &found, flights).await
             }
@@ -148,7 +148,7 @@ impl Client {
         filter: Option<&Filter>,
     ) -> Result<(Stream, u32), ClientError> {
         let found = self.find(server, Instant::now(), false).await?;
-        let only = |found: Found| found.only(filter).map_err(|error| no_address(server, error));
+        let only = |found: FoundAddresses| found.only(filter).map_err(|error| no_address(server, error));
         let found = only(found)?;
         match self.reach(server, &found, flights).await {
             // Nobody has waited for the other family yet. What has left does not go again.
@@ -166,7 +166,7 @@ impl Client {
     }
 }
 
-impl Found {
+impl FoundAddresses {
     /// Those of its addresses that `filter` returns.
     fn only(mut self, filter: Option<&Filter>) -> io::Result<Self> {
         if let Some(filter) = filter {

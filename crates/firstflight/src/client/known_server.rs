@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 /// knows how it ends, such as a proxy, does so only if the outlook is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Outlook {
+pub struct ServerKnowledge {
     /// The way by which a first flight that may run twice would leave now, because there is a credential for the server: a
     /// cookie of the kernel, or a certificate. Without one the data waits for the handshake.
     pub credential: Option<Way>,
@@ -18,7 +18,7 @@ pub struct Outlook {
     pub answered: bool,
 }
 
-impl Outlook {
+impl ServerKnowledge {
     /// Whether there is a credential, and the last connect succeeded.
     #[must_use]
     pub const fn is_good(&self) -> bool {
@@ -31,7 +31,7 @@ impl Client {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn outlook(&self, server: &Authority, addresses: &[SocketAddr]) -> Outlook {
+    pub async fn outlook(&self, server: &Authority, addresses: &[SocketAddr]) -> ServerKnowledge {
         let shared = &self.shared;
         shared.networks.refresh(shared).await;
         shared.follow_engine();
@@ -40,7 +40,7 @@ impl Client {
         let cookie = || shared.cookie(addresses).filter(|_| self.fast_open());
         let credential = certified.or_else(cookie);
         let grants_none = credential.is_none() && shared.kernel.grants_none(addresses);
-        Outlook { credential, grants_none, answered }
+        ServerKnowledge { credential, grants_none, answered }
     }
 }
 
@@ -51,8 +51,9 @@ mod tests {
     #[test]
     fn both_are_needed() {
         let all = [(None, false), (None, true), (Some(Way::Kernel), false), (Some(Way::Udp), true)];
-        let good = all
-            .map(|(credential, answered)| Outlook { credential, answered, ..Outlook::default() }.is_good());
+        let good = all.map(|(credential, answered)| {
+            ServerKnowledge { credential, answered, ..ServerKnowledge::default() }.is_good()
+        });
         assert_eq!(good, [false, false, false, true]);
     }
 }

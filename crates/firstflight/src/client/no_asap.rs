@@ -3,7 +3,7 @@
 use super::by_engine::ByEngine;
 use super::connect::Filter;
 use super::transport::kernel::KernelTcp;
-use super::transport::{Finish, Lost};
+use super::transport::{Finish, RaceLost};
 use super::{Authority, Client, ClientError};
 use crate::first_flight::Flights;
 use crate::kernel::Kernel;
@@ -27,7 +27,7 @@ pub(super) struct Resolver;
 pub(super) enum Asap {}
 
 /// There is none.
-pub(super) enum Asked {}
+pub(super) enum RecordQuestion {}
 
 #[allow(clippy::unused_self, reason = "there are no settings")]
 impl Settings {
@@ -50,7 +50,7 @@ impl Settings {
     }
 }
 
-impl Asked {
+impl RecordQuestion {
     pub(super) async fn wait(self, _: Duration) {
         match self {}
     }
@@ -66,7 +66,7 @@ impl Asap {
         _: &Authority,
         _: &[SocketAddr],
         _: KernelTcp<'_>,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         match *self {}
     }
 
@@ -78,7 +78,7 @@ impl Asap {
         _: &[SocketAddr],
         _: Flights<'_>,
         _: bool,
-    ) -> Result<Finish, Lost> {
+    ) -> Result<Finish, RaceLost> {
         match *self {}
     }
 
@@ -123,7 +123,7 @@ pub(super) const fn is_hidden(_: &Flights<'_>) -> bool {
 
 #[allow(clippy::unused_self, clippy::unused_async, reason = "there is nobody to ask")]
 impl Client {
-    pub(super) fn ask(&self, _: &Authority) -> Option<Asked> {
+    pub(super) fn ask(&self, _: &Authority) -> Option<RecordQuestion> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! In the place of `by_engine.rs` where no engine is built in.
 
-use super::transport::{Finish, Lost};
+use super::transport::{Finish, RaceLost};
 use super::{Authority, Shared};
 use crate::cache::CredentialCache;
 use crate::first_flight::Flights;
@@ -35,7 +35,7 @@ impl Shared {
         _: Flights<'_>,
         _: bool,
         _: bool,
-    ) -> Option<Result<Finish, Lost>> {
+    ) -> Option<Result<Finish, RaceLost>> {
         match *self.by_engine.as_ref()? {}
     }
 }

@@ -105,7 +105,7 @@ pub struct Address {
 
 /// What can be had apart from ordinary attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Offer {
+pub enum AttemptOffer {
     /// An attempt in UDP at this address.
     At(SocketAddr),
     /// An attempt in UDP that begins inside the lookup, and goes on at an address of this family.
@@ -179,14 +179,14 @@ pub struct Finish {
     /// Addresses at which TCP began before.
     pub earlier: Vec<SocketAddr>,
     /// The attempt whose SYN was more than an ordinary one, if another one won.
-    pub first: Option<First>,
+    pub first: Option<FirstAttempt>,
     /// The host is still on the network on which the race began, as far as is known.
     pub same_network: bool,
 }
 
 /// What became of the attempt whose SYN was more than an ordinary one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct First {
+pub struct FirstAttempt {
     number: Number,
     /// What it was.
     pub candidate: Candidate,
@@ -224,7 +224,7 @@ struct Attempt {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum End {
+enum AttemptEnd {
     Won(Number),
     Lost,
     /// It was said.
@@ -235,7 +235,7 @@ enum End {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Race {
     setup: Setup,
-    offer: Option<Offer>,
+    offer: Option<AttemptOffer>,
     /// In the order in which they are tried.
     addresses: Vec<Address>,
     /// More addresses may come.
@@ -249,7 +249,7 @@ pub struct Race {
     tried: Vec<(Number, Candidate)>,
     /// Addresses to which no SYN could be sent before any had left.
     unreachable: Vec<SocketAddr>,
-    first: Option<First>,
+    first: Option<FirstAttempt>,
     /// Data that must not run twice may be at the server of an attempt that has ended.
     once_left: bool,
     next_number: Number,
@@ -258,7 +258,7 @@ pub struct Race {
     /// What the attempt that begins next is given before another one begins.
     wait: Duration,
     same_network: bool,
-    end: Option<End>,
+    end: Option<AttemptEnd>,
     #[cfg(test)]
     dropped: Option<Rule>,
 }
@@ -302,7 +302,7 @@ impl Race {
     }
 
     /// A transport offers an attempt. It is used if it comes before any other attempt.
-    pub fn handle_offer(&mut self, offer: Offer) {
+    pub fn handle_offer(&mut self, offer: AttemptOffer) {
         if self.next_number == 0 && self.end.is_none() {
             self.offer = Some(offer);
             self.plan();
@@ -347,8 +347,8 @@ impl Race {
             self.addresses.iter().filter(|one| !unreachable.contains(&one.remote)).copied().collect();
         if let Some(offer) = self.offer {
             let remote = match offer {
-                Offer::At(remote) => Some(remote),
-                Offer::InLookup { .. } => None,
+                AttemptOffer::At(remote) => Some(remote),
+                AttemptOffer::InLookup { .. } => None,
             };
             self.waiting.push_back(Candidate { transport: Transport::Udp, remote, syn: Syn::First });
             // What is not known takes no longer than the kernel's own second SYN.
@@ -401,7 +401,7 @@ impl Race {
         self.tried.push((number, candidate));
         if candidate.syn == Syn::First {
             if asks {
-                self.first = Some(First { number, candidate, began: Some(now), left, refused: false });
+                self.first = Some(FirstAttempt { number, candidate, began: Some(now), left, refused: false });
             } else if candidate.transport == Transport::Tcp {
                 // It is an ordinary one itself.
                 self.waiting.retain(|other| other.remote != candidate.remote);
@@ -461,7 +461,7 @@ impl Race {
         let Attempt { number, candidate, left, .. } = attempt;
         match &mut self.first {
             Some(first) if first.number == number => first.refused = true,
-            first => *first = Some(First { number, candidate, began: None, left, refused: true }),
+            first => *first = Some(FirstAttempt { number, candidate, began: None, left, refused: true }),
         }
     }
 
@@ -485,7 +485,7 @@ impl Race {
         if late && self.holds(Rule::LateChangesNothing) {
             return;
         }
-        self.end = Some(End::Won(number));
+        self.end = Some(AttemptEnd::Won(number));
         if self.holds(Rule::OthersEndFirst) {
             self.close_all_but(Some(number));
         }
@@ -502,7 +502,7 @@ impl Race {
         if self.end.is_none() {
             self.close_all_but(None);
             self.waiting.clear();
-            self.end = Some(End::Over);
+            self.end = Some(AttemptEnd::Over);
         }
     }
 
@@ -534,15 +534,15 @@ impl Race {
             return Some(Action::Abort(number));
         }
         match self.end {
-            Some(End::Won(number)) => {
-                self.end = Some(End::Over);
+            Some(AttemptEnd::Won(number)) => {
+                self.end = Some(AttemptEnd::Over);
                 return self.finish(number).map(Action::Won);
             }
-            Some(End::Lost) => {
-                self.end = Some(End::Over);
+            Some(AttemptEnd::Lost) => {
+                self.end = Some(AttemptEnd::Over);
                 return Some(Action::Lost { once: self.once_left });
             }
-            Some(End::Over) => return None,
+            Some(AttemptEnd::Over) => return None,
             None => {}
         }
         if let Some((number, remote)) = self.direct() {
@@ -578,7 +578,7 @@ impl Race {
         }
         let nothing_comes = (self.waiting.is_empty() && !self.expects) || self.once_is_out();
         if self.live.is_empty() && nothing_comes {
-            self.end = Some(End::Lost);
+            self.end = Some(AttemptEnd::Lost);
             return self.poll_action(now);
         }
         None
@@ -593,7 +593,7 @@ impl Race {
             candidate.syn = Syn::First;
         }
         let v4 = match self.offer {
-            Some(Offer::InLookup { v4 }) if candidate.remote.is_none() => Some(v4),
+            Some(AttemptOffer::InLookup { v4 }) if candidate.remote.is_none() => Some(v4),
             _ => None,
         };
         let first = candidate.syn == Syn::First;

@@ -7,9 +7,9 @@ pub(crate) mod kernel;
 #[cfg(feature = "asap")]
 pub(crate) mod udp_beside_tcp;
 
-pub(crate) use driver::{Finish, Lost, run};
+pub(crate) use driver::{Finish, RaceLost, run};
 
-use super::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
+use super::race::{Address, AttemptOffer, Candidate, Failure, Finish as Won, Number, Setup};
 use crate::attempts::FailedAttempt;
 use crate::stream::Stream;
 use firstflight_credential::{Outcome, Reason};
@@ -30,7 +30,7 @@ pub(crate) trait Transports: Sync {
     fn setup(&self) -> Setup;
 
     /// What can be had apart from ordinary attempts.
-    fn offer(&self) -> Option<Offer>;
+    fn offer(&self) -> Option<AttemptOffer>;
 
     /// The time.
     fn now(&self) -> Instant;
@@ -55,7 +55,7 @@ pub(crate) trait Transports: Sync {
         number: Number,
         candidate: Candidate,
         cargo: Option<Self::Cargo>,
-    ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)>;
+    ) -> Result<(Self::Attempt, Option<SentSyn>), (bool, io::Error)>;
 
     /// Whether the host is still on the network on which the race began.
     fn is_on_same_network(&self) -> bool;
@@ -92,7 +92,7 @@ pub(crate) trait Attempt: Send {
 #[allow(dead_code, reason = "some happen inside lookups only")]
 pub(crate) enum Event {
     /// Its SYN has left.
-    Begun(Begun),
+    Begun(SentSyn),
     /// The copy that went to the address directly was refused.
     DirectRefused,
     /// The handshake is complete.
@@ -103,7 +103,7 @@ pub(crate) enum Event {
 
 /// A SYN that has left.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun {
+pub(crate) struct SentSyn {
     /// It was more than an ordinary one.
     pub asks: bool,
     /// It had data.

@@ -1,7 +1,7 @@
 //! The names of a first flight, and the resolver's answers to them.
 
 use super::DnsPath;
-use super::exchange::{Answer, Exchange};
+use super::exchange::{AnswerFuture, Exchange};
 use firstflight_dns::{FlightId, FragmentQuery, Meaning};
 use firstflight_wire::Instant as Moment;
 use futures_util::StreamExt;
@@ -17,12 +17,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: usize = 1500;
 
 /// Questions whose answers have not arrived yet.
-pub(super) enum Asked {
+pub(super) enum PendingAnswers {
     Socket(UdpSocket),
-    Exchange(FuturesUnordered<Answer>),
+    Exchange(FuturesUnordered<AnswerFuture>),
 }
 
-impl Asked {
+impl PendingAnswers {
     /// Waits for the next answer; `None` if no more can come.
     async fn answer(&mut self) -> Option<Vec<u8>> {
         match self {
@@ -48,9 +48,11 @@ pub(super) async fn send(
     resolver: SocketAddr,
     exchange: Option<&Exchange>,
     queries: &[FragmentQuery],
-) -> io::Result<Asked> {
+) -> io::Result<PendingAnswers> {
     if let Some(exchange) = exchange {
-        return Ok(Asked::Exchange(queries.iter().map(|query| exchange.ask(query.as_bytes())).collect()));
+        return Ok(PendingAnswers::Exchange(
+            queries.iter().map(|query| exchange.ask(query.as_bytes())).collect(),
+        ));
     }
     let any: IpAddr =
         if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -64,7 +66,7 @@ pub(super) async fn send(
             Err(_) => break,
         }
     }
-    Ok(Asked::Socket(socket))
+    Ok(PendingAnswers::Socket(socket))
 }
 
 /// Waits for the answers to the names of `flight`. If the resolver refuses, changes or loses the names, it is not
@@ -72,7 +74,7 @@ pub(super) async fn send(
 /// `None` if that did not happen.
 pub(super) async fn listen(
     path: DnsPath,
-    mut answers: Asked,
+    mut answers: PendingAnswers,
     mut queries: Vec<FragmentQuery>,
     flight: FlightId,
 ) -> Option<Moment> {

@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 /// The future that resolves to an answer.
-pub(super) type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
+pub(super) type AnswerFuture = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
 /// Carries one question to the resolver and resolves to its answer. Both are whole DNS messages without a length
 /// prefix. The future of a question that is not answered may stay pending; it is dropped after 5 s.
 #[derive(Clone)]
-pub struct Exchange(Arc<dyn Fn(Vec<u8>) -> Answer + Send + Sync>);
+pub struct Exchange(Arc<dyn Fn(Vec<u8>) -> AnswerFuture + Send + Sync>);
 
 impl Exchange {
     /// Asks each question with `ask`.
@@ -24,7 +24,7 @@ impl Exchange {
     }
 
     /// Asks one question.
-    pub(super) fn ask(&self, query: &[u8]) -> Answer {
+    pub(super) fn ask(&self, query: &[u8]) -> AnswerFuture {
         (self.0)(query.to_vec())
     }
 }

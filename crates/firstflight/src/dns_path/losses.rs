@@ -2,7 +2,7 @@
 
 pub(super) use crate::memory::lookups::losses::{Losses, Parameter};
 
-use super::report::Way;
+use super::report::LookupWay;
 use super::{DnsPath, Inner};
 use firstflight_credential::{Outcome, Reason};
 use firstflight_wire::Instant as Moment;
@@ -13,20 +13,20 @@ use tokio::task::JoinHandle;
 
 /// What became of a first flight inside a lookup, as seen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum LookupFate {
     /// A server got it before the direct copy.
     Arrived,
     /// The direct copy was first. The time is the earliest at which it can have reached the server, if known.
     Overtaken(Option<Moment>),
 }
 
-impl Fate {
+impl LookupFate {
     /// The fate of a first flight whose connection was established at `now`. `sent` is when its direct copy was sent,
     /// if known.
-    pub(super) fn of(way: Way, outcome: Outcome, sent: Option<Moment>, now: Moment) -> Self {
+    pub(super) fn of(way: LookupWay, outcome: Outcome, sent: Option<Moment>, now: Moment) -> Self {
         // Status 10: the direct copy reached another server after this copy was executed.
         let elsewhere = outcome == Outcome::Handshake(Reason::Replay);
-        if way == Way::Lookup || elsewhere {
+        if way == LookupWay::Lookup || elsewhere {
             return Self::Arrived;
         }
         Self::Overtaken(sent.map(|sent| sent + (now - sent) / 2))
@@ -78,7 +78,7 @@ impl DnsPath {
         &self,
         of: Parameter,
         answered: JoinHandle<Option<Moment>>,
-    ) -> oneshot::Sender<Fate> {
+    ) -> oneshot::Sender<LookupFate> {
         let (tell, fate) = oneshot::channel();
         self.0.flying.send_modify(|flying| *flying += 1);
         let flying = Flying(Arc::clone(&self.0));
@@ -86,11 +86,11 @@ impl DnsPath {
             let (answered, fate) = tokio::join!(answered, fate);
             let (mut losses, now) = (flying.0.losses(), flying.0.time.now());
             match (fate, answered) {
-                (Ok(Fate::Arrived), _) => losses.end(&of),
-                (Ok(Fate::Overtaken(at)), Ok(Some(answered))) => {
+                (Ok(LookupFate::Arrived), _) => losses.end(&of),
+                (Ok(LookupFate::Overtaken(at)), Ok(Some(answered))) => {
                     losses.count(&of, at.is_some_and(|at| answered <= at), now);
                 }
-                (Ok(Fate::Overtaken(_)), _) | (Err(_), _) => {}
+                (Ok(LookupFate::Overtaken(_)), _) | (Err(_), _) => {}
             }
         });
         tell
@@ -107,11 +107,14 @@ mod tests {
     #[test]
     fn a_copy_that_another_server_executed_is_not_lost() {
         let later = NOW + Duration::from_millis(100);
-        let of = |way, outcome| Fate::of(way, outcome, Some(NOW), later);
-        assert_eq!(of(Way::Lookup, Outcome::Accepted), Fate::Arrived);
-        assert_eq!(of(Way::Direct, Outcome::Handshake(Reason::Replay)), Fate::Arrived);
+        let of = |way, outcome| LookupFate::of(way, outcome, Some(NOW), later);
+        assert_eq!(of(LookupWay::Lookup, Outcome::Accepted), LookupFate::Arrived);
+        assert_eq!(of(LookupWay::Direct, Outcome::Handshake(Reason::Replay)), LookupFate::Arrived);
         let halfway = Some(NOW + Duration::from_millis(50));
-        assert_eq!(of(Way::Direct, Outcome::Accepted), Fate::Overtaken(halfway));
-        assert_eq!(Fate::of(Way::Direct, Outcome::Accepted, None, later), Fate::Overtaken(None));
+        assert_eq!(of(LookupWay::Direct, Outcome::Accepted), LookupFate::Overtaken(halfway));
+        assert_eq!(
+            LookupFate::of(LookupWay::Direct, Outcome::Accepted, None, later),
+            LookupFate::Overtaken(None)
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Report {
     /// The way that was first.
-    pub way: Way,
+    pub way: LookupWay,
     /// Why nothing was sent in the lookup, if nothing was.
     pub held_back: Option<HeldBack>,
     /// The number of names that were queried, without the server's own name.
@@ -22,13 +22,13 @@ pub struct Report {
 impl Report {
     /// Nothing was sent in the lookup, for this reason.
     pub(crate) const fn held_back(reason: HeldBack) -> Self {
-        Self { way: Way::Ordinary, held_back: Some(reason), names: 0, bytes: 0 }
+        Self { way: LookupWay::Ordinary, held_back: Some(reason), names: 0, bytes: 0 }
     }
 }
 
 /// The way that a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum LookupWay {
     /// Inside the lookup: the server answered before the client contacted it, or took that copy before the direct
     /// one.
     Lookup,
@@ -38,7 +38,7 @@ pub enum Way {
     Ordinary,
 }
 
-impl Way {
+impl LookupWay {
     /// Its name in kebab-case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

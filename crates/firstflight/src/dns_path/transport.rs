@@ -1,15 +1,15 @@
 //! A first flight inside a lookup as an attempt of a race: another beginning of an attempt in UDP.
 
 use super::ask::PATIENCE;
-use super::losses::Fate;
-use super::report::{HeldBack, Report, Way};
+use super::losses::LookupFate;
+use super::report::{HeldBack, LookupWay, Report};
 use super::{DnsPath, InLookupConnect, Ready, Server};
 use crate::attempts::FailedAttempt;
 use crate::client::connect::Filter;
-use crate::client::race::{Address, Candidate, Failure, Finish as Won, Number, Offer, Setup};
+use crate::client::race::{Address, AttemptOffer, Candidate, Failure, Finish as Won, Number, Setup};
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::udp_beside_tcp::either::Either;
-use crate::client::transport::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
+use crate::client::transport::{Attempt, Event, SentSyn, Transports, failure, is_refusal, unclear_if};
 use crate::stream::Stream;
 use firstflight_dns::FlightId;
 use firstflight_stack::ConnectConfig;
@@ -36,7 +36,7 @@ pub(crate) struct InLookup<'a> {
 }
 
 /// Sends names. Its result receives the fate of the first flight.
-type Departing = Pin<Box<dyn Future<Output = io::Result<oneshot::Sender<Fate>>> + Send>>;
+type Departing = Pin<Box<dyn Future<Output = io::Result<oneshot::Sender<LookupFate>>> + Send>>;
 
 /// An attempt that begins inside the lookup.
 pub(crate) struct LookupAttempt {
@@ -49,7 +49,7 @@ pub(crate) struct LookupAttempt {
     /// Some of the names may have left.
     sending: Arc<AtomicBool>,
     /// The names were sent: receives the fate of the first flight.
-    fate: Option<oneshot::Sender<Fate>>,
+    fate: Option<oneshot::Sender<LookupFate>>,
     /// The addresses are known.
     found: Arc<Notify>,
     /// When they came.
@@ -70,7 +70,7 @@ pub(crate) struct LookupAttempt {
 
 impl<'a> InLookup<'a> {
     pub(crate) fn new(path: &'a DnsPath, server: Server<'a>, tcp: EngineTcp<'a>) -> Self {
-        let report = Report { way: Way::Ordinary, held_back: None, names: 0, bytes: 0 };
+        let report = Report { way: LookupWay::Ordinary, held_back: None, names: 0, bytes: 0 };
         let (found, report) = (AtomicBool::new(false), Arc::new(Mutex::new(report)));
         Self { path, server, tcp, found, filter: None, report }
     }
@@ -85,7 +85,7 @@ impl<'a> InLookup<'a> {
         let Self { report, .. } = self;
         std::mem::replace(
             &mut *lock(&report),
-            Report { way: Way::Ordinary, held_back: None, names: 0, bytes: 0 },
+            Report { way: LookupWay::Ordinary, held_back: None, names: 0, bytes: 0 },
         )
     }
 
@@ -143,8 +143,8 @@ impl<'a> Transports for InLookup<'a> {
         self.tcp.setup()
     }
 
-    fn offer(&self) -> Option<Offer> {
-        Some(Offer::InLookup { v4: certified_v4(&self.tcp.config).unwrap_or(true) })
+    fn offer(&self) -> Option<AttemptOffer> {
+        Some(AttemptOffer::InLookup { v4: certified_v4(&self.tcp.config).unwrap_or(true) })
     }
 
     fn now(&self) -> Moment {
@@ -180,7 +180,7 @@ impl<'a> Transports for InLookup<'a> {
         number: Number,
         candidate: Candidate,
         cargo: Option<Self::Cargo>,
-    ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)> {
+    ) -> Result<(Self::Attempt, Option<SentSyn>), (bool, io::Error)> {
         let cargo = match cargo {
             Some(Either::One(ready)) => {
                 return Ok((Either::One(Box::new(self.begin_in_lookup(*ready))), None));
@@ -219,10 +219,10 @@ impl LookupAttempt {
         let stream = Stream::from(self.in_lookup.take()?.bound());
         let info = stream.info();
         let way = match &info {
-            Some(info) if info.relayed => Way::Lookup,
-            _ => Way::Direct,
+            Some(info) if info.relayed => LookupWay::Lookup,
+            _ => LookupWay::Direct,
         };
-        if way == Way::Lookup {
+        if way == LookupWay::Lookup {
             self.path.0.manners().handle_relayed(self.flight);
         }
         lock(&self.report).way = way;
@@ -231,7 +231,7 @@ impl LookupAttempt {
         let sent = self.found_at.filter(|_| once);
         if let Some(fate) = self.fate.take() {
             // The receiver is dropped only when the runtime ends.
-            let _ = fate.send(Fate::of(way, stream.outcome(), sent, self.path.0.time.now()));
+            let _ = fate.send(LookupFate::of(way, stream.outcome(), sent, self.path.0.time.now()));
         }
         Some(stream)
     }
@@ -278,8 +278,8 @@ impl Attempt for Box<LookupAttempt> {
                     self.fate = Some(fate);
                     let time = self.path.0.time.clone();
                     self.late = Some(Box::pin(async move { time.sleep(PATIENCE).await }));
-                    lock(&self.report).way = Way::Direct;
-                    Event::Begun(Begun { asks: true, left: true })
+                    lock(&self.report).way = LookupWay::Direct;
+                    Event::Begun(SentSyn { asks: true, left: true })
                 }
                 Err(error) => {
                     self.sending.store(false, Ordering::Relaxed);
@@ -345,7 +345,7 @@ impl Attempt for Box<LookupAttempt> {
         let left = self.has_left();
         if let Some(fate) = self.fate.take() {
             // Another attempt was first. The receiver is dropped only when the runtime ends.
-            let _ = fate.send(Fate::Overtaken(None));
+            let _ = fate.send(LookupFate::Overtaken(None));
         }
         left.then(|| self.unanswered(io::ErrorKind::TimedOut.into()))
     }

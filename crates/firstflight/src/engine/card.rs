@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::endpoint::Endpoint;
 use firstflight_link::xdp::{
-    Holder, LateQueue, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
+    LateQueue, PortHolder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
 };
 use firstflight_stack::{Config, EncapsulationConfig};
 use std::io;
@@ -23,7 +23,7 @@ const TRIES: usize = 32;
 pub struct Card {
     config: XdpConfig,
     device: XdpDevice,
-    holders: Vec<Holder>,
+    holders: Vec<PortHolder>,
     addresses: Vec<IpAddr>,
     /// The UDP port of TCP in UDP.
     encapsulation: Option<u16>,
@@ -54,7 +54,7 @@ impl Card {
         let (device, addresses) = find(&config, addresses)?;
         let shared = |ip: &IpAddr| {
             let at = SocketAddr::new(*ip, port);
-            Holder::shared(at).map_err(|error| CardError::Hold(at, error))
+            PortHolder::shared(at).map_err(|error| CardError::Hold(at, error))
         };
         let holders = addresses.iter().map(shared).collect::<Result<_, _>>()?;
         Ok(Self { config, device, holders, addresses, encapsulation: None })
@@ -99,7 +99,7 @@ impl Card {
             let ports = first..=first + (Self::PORTS - 1);
             let all =
                 ports.clone().flat_map(|port| addresses.iter().map(move |ip| SocketAddr::new(*ip, port)));
-            match all.map(|at| Holder::new(at, Transport::Tcp, device.index)).collect() {
+            match all.map(|at| PortHolder::new(at, Transport::Tcp, device.index)).collect() {
                 Ok(holders) => {
                     return Ok((Self { config, device, holders, addresses, encapsulation: None }, ports));
                 }
@@ -168,10 +168,10 @@ fn hold(
     addresses: &[IpAddr],
     port: u16,
     transport: Transport,
-) -> Result<Vec<Holder>, CardError> {
+) -> Result<Vec<PortHolder>, CardError> {
     let one = |ip: &IpAddr| {
         let at = SocketAddr::new(*ip, port);
-        Holder::new(at, transport, device.index).map_err(|error| match error.kind() {
+        PortHolder::new(at, transport, device.index).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => XdpError::Permission.into(),
             _ => CardError::Hold(at, error),
         })

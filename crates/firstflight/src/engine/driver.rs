@@ -1,11 +1,11 @@
 //! The task that moves packets between a link and the stack.
 
 use crate::jobs::Jobs;
-use crate::mailboxes::Post;
+use crate::mailboxes::Mailboxes;
 use crate::shared::{Inner, Shared};
 use crate::time::Timer;
 use firstflight_link::Link;
-use firstflight_stack::{Drop as Dropped, Trace};
+use firstflight_stack::{PacketDrop as Dropped, Trace};
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -33,7 +33,7 @@ pub(crate) struct Driver<L> {
     link: L,
     jobs: Jobs,
     /// What this shard and the others hand to each other.
-    post: Option<Post>,
+    post: Option<Mailboxes>,
     received: Vec<u8>,
     sending: Vec<u8>,
     /// Length of a packet in `sending` that the link had no space for.
@@ -50,7 +50,13 @@ pub(crate) struct Driver<L> {
 }
 
 impl<L: Link> Driver<L> {
-    pub(crate) fn new(shared: Arc<Shared>, link: L, jobs: Jobs, post: Option<Post>, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        link: L,
+        jobs: Jobs,
+        post: Option<Mailboxes>,
+        seed: [u8; 32],
+    ) -> Self {
         let mtu = link.mtu().max(1280);
         let timer = shared.lock().time.timer();
         Self {
@@ -202,10 +208,10 @@ impl<L: Link> Driver<L> {
         }
         // At this point the driver and this call hold one reference each.
         let alone = Arc::strong_count(&self.shared) <= 2 && inner.stack.connections() == 0;
-        if let Some(error) = self.post.as_ref().and_then(Post::failed) {
+        if let Some(error) = self.post.as_ref().and_then(Mailboxes::failed) {
             return Poll::Ready(Err(error.into()));
         }
-        if inner.stopping || alone && self.post.as_mut().is_none_or(Post::all_alone) {
+        if inner.stopping || alone && self.post.as_mut().is_none_or(Mailboxes::all_alone) {
             save(inner);
             return Poll::Ready(Ok(()));
         }

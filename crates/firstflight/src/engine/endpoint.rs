@@ -14,8 +14,8 @@ use crate::endpoint::ending::{Gone, Released};
 use crate::endpoint::shards::Group;
 use crate::first_flight::FirstFlight;
 use crate::jobs::Jobs;
-use crate::listener::{Listener, Part};
-use crate::mailboxes::Post;
+use crate::listener::{Listener, ListenerPart};
+use crate::mailboxes::Mailboxes;
 use crate::shared::Shared;
 use crate::store::{SharedStore, StoreCounters};
 use crate::stream::{EngineStream, Stream, first_data};
@@ -106,7 +106,7 @@ impl Endpoint {
         link: L,
         store: Option<Arc<dyn SharedStore>>,
         time: Time,
-        post: Option<Post>,
+        post: Option<Mailboxes>,
     ) -> Arc<Shared> {
         config.mtu = config.mtu.min(link.mtu());
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -218,7 +218,7 @@ impl Endpoint {
         config.backlog = config.backlog.div_ceil(self.shards());
         config.syn_backlog = config.syn_backlog.div_ceil(self.shards());
         for shared in self.all() {
-            parts.push(Part::listen(shared, config.clone())?);
+            parts.push(ListenerPart::listen(shared, config.clone())?);
         }
         Ok(Listener::new(parts, local))
     }

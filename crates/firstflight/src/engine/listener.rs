@@ -30,7 +30,7 @@ type Accepted = (ConnId, SocketAddr, Option<(AcceptedBlock, u32)>);
 /// A listening socket of an engine, or one of each shard.
 #[derive(Debug)]
 struct EngineListener {
-    parts: Vec<Part>,
+    parts: Vec<ListenerPart>,
     local: SocketAddr,
     /// The part that is asked first, so that each has its turn.
     turn: AtomicUsize,
@@ -38,7 +38,7 @@ struct EngineListener {
 
 /// The listening socket of one engine.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ListenerPart {
     shared: Arc<Shared>,
     id: ListenerId,
     /// The number of the task that polls.
@@ -100,7 +100,7 @@ impl From<firstflight_kernel::Listener> for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(parts: Vec<Part>, local: SocketAddr) -> Self {
+    pub(crate) fn new(parts: Vec<ListenerPart>, local: SocketAddr) -> Self {
         Self(Kind::Engine(EngineListener { parts, local, turn: AtomicUsize::new(0) }))
     }
 
@@ -275,7 +275,7 @@ impl EngineListener {
     }
 }
 
-impl Part {
+impl ListenerPart {
     /// Listens on one engine.
     pub(crate) fn listen(shared: &Arc<Shared>, mut config: ListenConfig) -> Result<Self, ListenError> {
         let mut inner = shared.lock();
@@ -310,7 +310,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ListenerPart {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
         let now = inner.now();

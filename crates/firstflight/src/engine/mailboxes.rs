@@ -3,7 +3,7 @@
 
 mod mail;
 
-use crate::credential::Learnt;
+use crate::credential::LearntOfServer;
 use crate::shared::Inner;
 use crate::workers::Workers;
 use firstflight_stack::Visits;
@@ -34,7 +34,7 @@ pub(crate) struct Content {
     packets: Vec<(Visits, usize)>,
     /// Of all packets.
     bytes: Vec<u8>,
-    learnt: Vec<Learnt>,
+    learnt: Vec<LearntOfServer>,
 }
 
 impl Content {
@@ -49,7 +49,7 @@ impl Content {
     }
 
     /// The same for what was learnt.
-    fn tell(&mut self, learnt: &Learnt) -> bool {
+    fn tell(&mut self, learnt: &LearntOfServer) -> bool {
         let has_room = self.learnt.len() < MOST_LEARNT;
         if has_room {
             self.learnt.push(learnt.clone());
@@ -59,7 +59,7 @@ impl Content {
 }
 
 /// One shard's access to the mail. Its driver owns it.
-pub(crate) struct Post {
+pub(crate) struct Mailboxes {
     index: usize,
     mail: Arc<Mail>,
     /// Memory of an earlier content, for the next one.
@@ -72,7 +72,7 @@ pub(crate) struct Post {
     _workers: Workers,
 }
 
-impl Post {
+impl Mailboxes {
     pub(crate) fn new(index: usize, mail: &Arc<Mail>, workers: &Workers) -> Self {
         let mail = Arc::clone(mail);
         Self {

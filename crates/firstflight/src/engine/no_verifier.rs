@@ -29,10 +29,10 @@ impl Endpoint {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Desk {}
+pub(crate) struct VerifierDesk {}
 
 #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with a verifier")]
-impl Desk {
+impl VerifierDesk {
     pub(crate) const fn hand_over(&self, _: &mut Stack) {}
 
     pub(crate) const fn trust(

@@ -240,7 +240,7 @@ fn beside(trust: &TrustStore, own: &[Trusted]) -> Result<TrustStore, TrustError>
 
 /// The place of the verifier in an engine, if it has one: what passes between its stack and the verifier.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct VerifierDesk {
     verifier: Option<OwnVerifier>,
     messages: Option<mpsc::Sender<(Weak<Shared>, VerifierMessage)>>,
     shared: Weak<Shared>,
@@ -256,13 +256,13 @@ struct Listening {
     guard: Arc<dyn ReplayGuard>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for VerifierDesk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("verifier", &self.verifier).finish_non_exhaustive()
+        f.debug_struct("VerifierDesk").field("verifier", &self.verifier).finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl VerifierDesk {
     /// Hands the stack's messages to the verifier.
     pub(crate) fn hand_over(&self, stack: &mut Stack) {
         let Some(messages) = &self.messages else { return };

@@ -3,8 +3,8 @@
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::clock;
 use crate::memory::history::History;
-use crate::memory::{Fact, Learnt};
-use crate::own_verifier::Desk;
+use crate::memory::{Fact, HolderMemory};
+use crate::own_verifier::VerifierDesk;
 use crate::store::StoreCounters;
 use crate::time::Time;
 use firstflight_stack::{ConnId, Event, IoError, ListenerId, Readiness, Stack};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Tasks that wait for one connection.
 #[derive(Debug, Default)]
-struct Waiting {
+struct ConnectionWakers {
     /// The connection, if a task waits.
     id: Option<ConnId>,
     read: Option<Waker>,
@@ -30,7 +30,7 @@ struct Waiting {
     more_connected: Vec<Waker>,
 }
 
-impl Waiting {
+impl ConnectionWakers {
     /// Takes the tasks that wait for the handshake.
     fn take_connected(&mut self) -> impl Iterator<Item = Waker> {
         self.connected.take().into_iter().chain(self.more_connected.drain(..))
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     /// Whether there is a shared store.
     pub has_store: bool,
     /// By the connections' indices.
-    waiting: Vec<Waiting>,
+    waiting: Vec<ConnectionWakers>,
     /// Each task has a number.
     accepting: HashMap<ListenerId, Vec<(u64, Waker)>>,
     /// The number of the next task that accepts.
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
     pub released: bool,
     pub time: Time,
     /// The place of the server's own verifier.
-    pub desk: Desk,
+    pub desk: VerifierDesk,
     /// Saves the client's memory of servers.
     keeper: Option<Keeper>,
     /// Addresses that lost races. The shards of an endpoint have one in common.
@@ -159,7 +159,7 @@ impl Inner {
             Fact::Closed(..) | Fact::UdpPause(..) | Fact::Record(..) => {}
         });
         let history = self.history();
-        let learnt = Learnt { servers: self.stack.credentials(), history: &history, others: None };
+        let learnt = HolderMemory { servers: self.stack.credentials(), history: &history, others: None };
         let keeper = keeper.start(&learnt, &clock);
         drop(history);
         self.keeper = Some(keeper);
@@ -187,7 +187,7 @@ impl Inner {
     /// When the cache file should be written next.
     pub(crate) fn save_due(&self) -> Option<Instant> {
         let (keeper, history) = (self.keeper.as_ref()?, self.history());
-        keeper.due(&Learnt { servers: self.stack.credentials(), history: &history, others: None })
+        keeper.due(&HolderMemory { servers: self.stack.credentials(), history: &history, others: None })
     }
 
     /// What should be written to the cache file, if anything.
@@ -202,11 +202,11 @@ impl Inner {
 
     fn saved_by(
         &mut self,
-        save: impl FnOnce(&mut Keeper, &Learnt<'_>, &Clock) -> Option<Snapshot>,
+        save: impl FnOnce(&mut Keeper, &HolderMemory<'_>, &Clock) -> Option<Snapshot>,
     ) -> Option<Snapshot> {
         let (clock, history) = (self.clock(), Arc::clone(&self.history));
         let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        let learnt = Learnt { servers: self.stack.credentials(), history: &history, others: None };
+        let learnt = HolderMemory { servers: self.stack.credentials(), history: &history, others: None };
         save(self.keeper.as_mut()?, &learnt, &clock)
     }
 
@@ -247,7 +247,7 @@ impl Inner {
     /// Registers a task that waits.
     pub(crate) fn wait(&mut self, id: ConnId, interest: Interest, cx: &Context<'_>) {
         if self.waiting.len() <= id.index() {
-            self.waiting.resize_with(id.index() + 1, Waiting::default);
+            self.waiting.resize_with(id.index() + 1, ConnectionWakers::default);
         }
         let Some(waiting) = self.waiting.get_mut(id.index()) else { return };
         if waiting.id != Some(id) {
@@ -421,7 +421,7 @@ impl Shared {
             stopped: None,
             released: false,
             time,
-            desk: Desk::default(),
+            desk: VerifierDesk::default(),
             keeper: None,
             history: Arc::default(),
             any_address,

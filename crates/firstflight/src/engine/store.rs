@@ -10,7 +10,7 @@ use std::pin::Pin;
 
 /// The future answer of a [`SharedStore`]. If it is dropped before it is ready, the store may or may not have done
 /// what was asked. [`SharedStore::missed`] then reports the question.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>> + Send + 'a>>;
+pub type StoreAnswer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>> + Send + 'a>>;
 
 /// A store that several servers ask, so that all of them together accept a first flight only once.
 ///
@@ -37,7 +37,7 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreError>>
 pub trait SharedStore: Send + Sync {
     /// Answers a question of a listener. If the answer is an error, the store itself treats the question as
     /// [`SharedStore::missed`].
-    fn ask(&self, request: JobRequest) -> Answer<'_>;
+    fn ask(&self, request: JobRequest) -> StoreAnswer<'_>;
 
     /// Reports a question that was not asked because too many are open, or whose answer was not awaited. Its first
     /// flight was refused and its data is sent by the ordinary handshake, so its id or cookie must be used up before

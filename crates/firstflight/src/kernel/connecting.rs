@@ -8,7 +8,7 @@ use crate::client::transport::kernel::{Cargo, KernelTcp, closed, fail, learn};
 use crate::client::transport::{Transports as _, failure, is_refusal};
 use crate::credential::{NetworkId, Outcome, Reason};
 use crate::first_flight::{FirstFlight, Flights};
-use firstflight_kernel::Begun;
+use firstflight_kernel::BegunConnect;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -49,7 +49,7 @@ pub struct Connecting {
     racer: Race,
     /// Oldest first.
     running: Vec<Running>,
-    winner: Option<(Begun, Outcome)>,
+    winner: Option<(BegunConnect, Outcome)>,
     failed: Vec<FailedAttempt>,
     over: bool,
 }
@@ -58,7 +58,7 @@ pub struct Connecting {
 struct Running {
     number: Number,
     remote: SocketAddr,
-    begun: Begun,
+    begun: BegunConnect,
 }
 
 /// The connection of a [`Connecting`].
@@ -234,7 +234,7 @@ impl Connecting {
         &self,
         number: Number,
         candidate: Candidate,
-    ) -> Result<(SocketAddr, Begun), (bool, io::Error)> {
+    ) -> Result<(SocketAddr, BegunConnect), (bool, io::Error)> {
         let none = |error| (false, error);
         let remote = candidate.remote.ok_or_else(|| none(io::ErrorKind::AddrNotAvailable.into()))?;
         let tcp = self.tcp();

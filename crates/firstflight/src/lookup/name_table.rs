@@ -25,7 +25,7 @@ pub(super) const CAPACITY: usize = 4096;
 
 /// What is known of names.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct NameTable {
     names: HashMap<Arc<str>, Name>,
     /// Names that wait for a thread. Each has the state `Queued`.
     queue: VecDeque<Arc<str>>,
@@ -41,7 +41,7 @@ pub(super) struct Book {
 #[derive(Debug, Default)]
 struct Name {
     found: Option<(Instant, Vec<SocketAddr>)>,
-    failed: Option<Failed>,
+    failed: Option<FailedLookup>,
     lookup: Lookup,
     /// The last lookup failed, or took longer than `PATIENCE`.
     slow: bool,
@@ -52,7 +52,7 @@ struct Name {
 }
 
 #[derive(Debug)]
-struct Failed {
+struct FailedLookup {
     /// When it may be looked up again.
     again: Instant,
     pause: Duration,
@@ -71,7 +71,7 @@ enum Lookup {
 
 /// The answer to a question.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum LookupAnswer {
     Found(Vec<SocketAddr>),
     Failed(Failure),
     /// A lookup is under way. Ask again when one has ended, or at this time.
@@ -88,31 +88,31 @@ pub(super) struct Task {
     slow: bool,
 }
 
-impl Book {
+impl NameTable {
     pub(super) fn new(kept: Duration) -> Self {
         Self { names: HashMap::new(), queue: VecDeque::new(), kept, busy: 0, busy_slow: 0, turn: 0 }
     }
 
-    /// Asks for the addresses of a name. A lookup begins with the next call of [`Book::begin`] if one is needed and none is
-    /// under way. If older addresses are known, `patience` says how long it is waited for.
+    /// Asks for the addresses of a name. A lookup begins with the next call of [`NameTable::begin`] if one is needed
+    /// and none is under way. If older addresses are known, `patience` says how long it is waited for.
     ///
-    /// A request that is told to wait counts until [`Book::leave`], and `waits` from then on.
-    pub(super) fn ask(&mut self, name: &str, patience: Duration, waits: bool, now: Instant) -> Answer {
+    /// A request that is told to wait counts until [`NameTable::leave`], and `waits` from then on.
+    pub(super) fn ask(&mut self, name: &str, patience: Duration, waits: bool, now: Instant) -> LookupAnswer {
         self.turn += 1;
         if !self.names.contains_key(name) {
             self.make_room();
             self.names.insert(name.into(), Name::default());
         }
-        let Some((key, _)) = self.names.get_key_value(name) else { return Answer::Wait(None) };
+        let Some((key, _)) = self.names.get_key_value(name) else { return LookupAnswer::Wait(None) };
         let key = Arc::clone(key);
-        let Some(known) = self.names.get_mut(name) else { return Answer::Wait(None) };
+        let Some(known) = self.names.get_mut(name) else { return LookupAnswer::Wait(None) };
         known.used = self.turn;
         let age = |at: Instant| now.saturating_duration_since(at);
         known.found.take_if(|(at, _)| age(*at) >= self.kept);
         if let Some((at, addresses)) = &known.found
             && age(*at) < FRESH
         {
-            return Answer::Found(addresses.clone());
+            return LookupAnswer::Found(addresses.clone());
         }
         let paused = known.failed.as_ref().filter(|failed| now < failed.again);
         if known.lookup == Lookup::None && paused.is_none() {
@@ -120,18 +120,18 @@ impl Book {
             self.queue.push_back(key);
         }
         let until = match (&known.found, known.lookup, paused) {
-            (Some((_, addresses)), Lookup::None, _) => return Answer::Found(addresses.clone()),
+            (Some((_, addresses)), Lookup::None, _) => return LookupAnswer::Found(addresses.clone()),
             (Some((_, addresses)), Lookup::Queued(since) | Lookup::Running(since, _), _) => {
                 if known.slow || age(since) >= patience {
-                    return Answer::Found(addresses.clone());
+                    return LookupAnswer::Found(addresses.clone());
                 }
                 Some(since + patience)
             }
-            (None, Lookup::None, Some(failed)) => return Answer::Failed(failed.why.clone()),
+            (None, Lookup::None, Some(failed)) => return LookupAnswer::Failed(failed.why.clone()),
             (None, ..) => None,
         };
         known.waiting += usize::from(!waits);
-        Answer::Wait(until)
+        LookupAnswer::Wait(until)
     }
 
     /// Whether a name waits for a thread.
@@ -150,7 +150,7 @@ impl Book {
         }
     }
 
-    /// The next lookup, if there is one and a thread for it. Report its end with [`Book::end`].
+    /// The next lookup, if there is one and a thread for it. Report its end with [`NameTable::end`].
     pub(super) fn begin(&mut self, now: Instant) -> Option<Task> {
         if self.busy >= THREADS {
             return None;
@@ -197,7 +197,7 @@ impl Book {
                     false => former.unwrap_or(PAUSE).max(PAUSE),
                 };
                 known.slow |= !why.is_shortage();
-                known.failed = Some(Failed { again: now + pause, pause, why });
+                known.failed = Some(FailedLookup { again: now + pause, pause, why });
             }
         }
     }

@@ -18,17 +18,17 @@ fn failure(text: &str) -> Failure {
 }
 
 /// A book and its time.
-struct Desk {
-    book: Book,
+struct TimedBook {
+    book: NameTable,
     now: Instant,
 }
 
-impl Desk {
+impl TimedBook {
     fn new() -> Self {
-        Self { book: Book::new(KEPT), now: Instant::now() }
+        Self { book: NameTable::new(KEPT), now: Instant::now() }
     }
 
-    fn ask(&mut self, name: &str) -> Answer {
+    fn ask(&mut self, name: &str) -> LookupAnswer {
         self.book.ask(name, PATIENCE, false, self.now)
     }
 
@@ -46,7 +46,7 @@ impl Desk {
 
     /// Looks up a name that nobody waits for any more.
     fn learn(&mut self, name: &str, result: Result<Vec<SocketAddr>, Failure>, takes: Duration) {
-        let waits = matches!(self.ask(name), Answer::Wait(_));
+        let waits = matches!(self.ask(name), LookupAnswer::Wait(_));
         let task = self.begin().unwrap();
         assert_eq!(*task.name, *name);
         self.pass(takes);
@@ -59,68 +59,68 @@ impl Desk {
 
 #[test]
 fn a_name_has_one_lookup_at_a_time() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     for _ in 0..700 {
-        assert_eq!(desk.ask("a"), Answer::Wait(None));
+        assert_eq!(desk.ask("a"), LookupAnswer::Wait(None));
     }
     let task = desk.begin().unwrap();
     assert!(desk.begin().is_none());
     desk.pass(Duration::from_secs(60));
-    assert_eq!(desk.ask("a"), Answer::Wait(None));
+    assert_eq!(desk.ask("a"), LookupAnswer::Wait(None));
     assert!(desk.begin().is_none(), "a second lookup of a name that has one");
     desk.end(&task, Ok(address(1)));
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     assert!(desk.begin().is_none());
 }
 
 #[test]
 fn what_is_known_is_used_while_a_lookup_has_no_answer() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     desk.learn("a", Ok(address(1)), MS);
     desk.pass(FRESH - MS);
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     assert!(desk.begin().is_none(), "it is fresh");
     desk.pass(MS);
     // It may have moved, so the answer is waited for, but not for long.
-    assert_eq!(desk.ask("a"), Answer::Wait(Some(desk.now + PATIENCE)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Wait(Some(desk.now + PATIENCE)));
     let task = desk.begin().unwrap();
     desk.pass(PATIENCE);
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     desk.pass(Duration::from_secs(60));
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     // The answer came late, so next time nobody waits.
     desk.end(&task, Ok(address(2)));
     desk.pass(FRESH);
-    assert_eq!(desk.ask("a"), Answer::Found(address(2)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(2)));
     let task = desk.begin().unwrap();
     desk.end(&task, Ok(address(3)));
     desk.pass(FRESH);
-    assert!(matches!(desk.ask("a"), Answer::Wait(Some(_))), "the resolver is quick again");
+    assert!(matches!(desk.ask("a"), LookupAnswer::Wait(Some(_))), "the resolver is quick again");
 }
 
 #[test]
 fn a_failed_lookup_keeps_the_last_addresses_for_their_time() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     desk.learn("a", Ok(address(1)), MS);
     let found_at = desk.now;
     desk.pass(FRESH);
     desk.learn("a", Err(failure("silent")), MS);
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     desk.now = found_at + KEPT - MS;
     desk.learn("a", Err(failure("silent")), Duration::ZERO);
-    assert_eq!(desk.ask("a"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("a"), LookupAnswer::Found(address(1)));
     desk.pass(MS);
-    assert_eq!(desk.ask("a"), Answer::Failed(failure("silent")));
+    assert_eq!(desk.ask("a"), LookupAnswer::Failed(failure("silent")));
 }
 
 #[test]
 fn a_name_that_failed_is_asked_again_after_a_pause_that_grows() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     let mut pause = PAUSE;
     for _ in 0..6 {
         desk.learn("a", Err(failure("no such name")), MS);
         desk.pass(pause - MS);
-        assert_eq!(desk.ask("a"), Answer::Failed(failure("no such name")));
+        assert_eq!(desk.ask("a"), LookupAnswer::Failed(failure("no such name")));
         assert!(desk.begin().is_none(), "asked again within the pause");
         desk.pass(MS);
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -129,26 +129,26 @@ fn a_name_that_failed_is_asked_again_after_a_pause_that_grows() {
     desk.pass(KEPT);
     desk.learn("a", Err(failure("no such name")), MS);
     desk.pass(PAUSE);
-    assert_eq!(desk.ask("a"), Answer::Wait(None), "the pause begins short after an answer");
+    assert_eq!(desk.ask("a"), LookupAnswer::Wait(None), "the pause begins short after an answer");
 }
 
 #[test]
 fn a_shortage_of_this_machine_says_nothing_of_a_name() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     let shortage = Failure::from(&io::Error::from_raw_os_error(24));
     for _ in 0..5 {
         desk.learn("a", Err(shortage.clone()), MS);
-        assert_eq!(desk.ask("a"), Answer::Failed(shortage.clone()));
+        assert_eq!(desk.ask("a"), LookupAnswer::Failed(shortage.clone()));
         desk.pass(100 * MS);
     }
     desk.learn("a", Err(failure("no such name")), MS);
     desk.pass(PAUSE);
-    assert_eq!(desk.ask("a"), Answer::Wait(None));
+    assert_eq!(desk.ask("a"), LookupAnswer::Wait(None));
 }
 
 #[test]
 fn names_whose_lookups_hang_leave_threads_to_others() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     let names: Vec<_> = (0..4 * THREADS).map(|n| format!("slow{n}")).collect();
     for name in &names {
         desk.learn(name, Err(failure("silent")), MS);
@@ -171,10 +171,10 @@ fn names_whose_lookups_hang_leave_threads_to_others() {
 
 #[test]
 fn threads_are_bounded_and_what_nobody_waits_for_gets_none() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     let names: Vec<_> = (0..3 * THREADS).map(|n| format!("name{n}")).collect();
     for name in &names {
-        assert_eq!(desk.ask(name), Answer::Wait(None));
+        assert_eq!(desk.ask(name), LookupAnswer::Wait(None));
     }
     let running: Vec<_> = std::iter::from_fn(|| desk.begin()).collect();
     assert_eq!(running.len(), THREADS);
@@ -187,33 +187,33 @@ fn threads_are_bounded_and_what_nobody_waits_for_gets_none() {
 
 #[test]
 fn names_are_bounded_and_the_one_used_last_stays() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     for n in 0..CAPACITY {
         desk.learn(&format!("name{n}"), Ok(address(1)), Duration::ZERO);
     }
-    assert_eq!(desk.ask("name0"), Answer::Found(address(1)));
+    assert_eq!(desk.ask("name0"), LookupAnswer::Found(address(1)));
     desk.learn("more", Ok(address(2)), Duration::ZERO);
     assert_eq!(desk.book.names(), CAPACITY);
-    assert_eq!(desk.ask("name0"), Answer::Found(address(1)));
-    assert_eq!(desk.ask("name1"), Answer::Wait(None), "the oldest one was forgotten");
+    assert_eq!(desk.ask("name0"), LookupAnswer::Found(address(1)));
+    assert_eq!(desk.ask("name1"), LookupAnswer::Wait(None), "the oldest one was forgotten");
 }
 
 #[test]
 fn another_network_has_other_addresses() {
-    let mut desk = Desk::new();
+    let mut desk = TimedBook::new();
     desk.learn("a", Ok(address(1)), MS);
     desk.learn("b", Err(failure("silent")), MS);
-    assert_eq!(desk.ask("hung"), Answer::Wait(None));
+    assert_eq!(desk.ask("hung"), LookupAnswer::Wait(None));
     let hung = desk.begin().unwrap();
     desk.pass(PATIENCE);
     desk.book.forget(desk.now);
     for name in ["a", "b", "hung"] {
-        assert_eq!(desk.ask(name), Answer::Wait(None), "{name}");
+        assert_eq!(desk.ask(name), LookupAnswer::Wait(None), "{name}");
         assert_eq!(*desk.begin().unwrap().name, *name, "{name}");
     }
     // The former network's answer comes after all.
     desk.end(&hung, Ok(address(9)));
-    assert_eq!(desk.ask("hung"), Answer::Wait(None));
+    assert_eq!(desk.ask("hung"), LookupAnswer::Wait(None));
 }
 
 /// Names that are known, and names that hang until the gate opens.

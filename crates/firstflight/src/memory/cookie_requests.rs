@@ -10,9 +10,9 @@ const CAPACITY: usize = 256;
 
 /// The servers, and when the first connection that asked each of them was complete.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(VecDeque<(NetworkId, IpAddr, Instant)>);
+pub(crate) struct CookieRequests(VecDeque<(NetworkId, IpAddr, Instant)>);
 
-impl Asked {
+impl CookieRequests {
     /// A connection whose SYN left at `sent`, and which is complete at `now`, had no cookie and asked for one. Whether an earlier
     /// one, which was complete by then, had asked, too: then the server grants none, or the path removes the option.
     pub(crate) fn again(&mut self, network: NetworkId, server: IpAddr, sent: Instant, now: Instant) -> bool {

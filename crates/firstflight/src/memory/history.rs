@@ -15,14 +15,14 @@ const CAPACITY: usize = 256;
 
 /// A destination, the local network, and the encapsulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct HistoryWay {
     network: NetworkId,
     remote: SocketAddr,
     /// The server's UDP port, if TCP is carried in UDP.
     encapsulation: Option<u16>,
 }
 
-impl Way {
+impl HistoryWay {
     /// The local network, the destination, and the encapsulation.
     pub(crate) const fn parts(self) -> (NetworkId, SocketAddr, Option<u16>) {
         (self.network, self.remote, self.encapsulation)
@@ -37,7 +37,7 @@ impl Way {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// Oldest first.
-    lost: VecDeque<(Way, Instant)>,
+    lost: VecDeque<(HistoryWay, Instant)>,
     /// Counts changes.
     changes: u64,
 }
@@ -49,7 +49,7 @@ impl History {
     }
 
     /// Notes that `way` failed, or that an attempt that began later succeeded first.
-    pub(crate) fn lost(&mut self, way: Way, now: Instant) {
+    pub(crate) fn lost(&mut self, way: HistoryWay, now: Instant) {
         self.won(&way);
         self.changes += 1;
         if self.lost.len() >= CAPACITY {
@@ -59,14 +59,14 @@ impl History {
     }
 
     /// Notes that `way` succeeded first.
-    pub(crate) fn won(&mut self, way: &Way) {
+    pub(crate) fn won(&mut self, way: &HistoryWay) {
         let before = self.lost.len();
         self.lost.retain(|(known, _)| known != way);
         self.changes += u64::from(self.lost.len() != before);
     }
 
     /// Whether `way` should be tried after others.
-    pub(crate) fn is_slow(&self, way: &Way, now: Instant) -> bool {
+    pub(crate) fn is_slow(&self, way: &HistoryWay, now: Instant) -> bool {
         self.lost.iter().any(|(known, at)| known == way && now.saturating_since(*at) < REMEMBERED)
     }
 
@@ -83,7 +83,7 @@ impl History {
     }
 
     /// What is remembered, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Way, Instant)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(HistoryWay, Instant)> {
         self.lost.iter()
     }
 

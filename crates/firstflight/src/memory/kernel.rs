@@ -2,12 +2,12 @@
 
 use super::closed::ClosedPorts;
 use super::contacts::Contacts;
-use super::cookie_requests::Asked;
+use super::cookie_requests::CookieRequests;
 use super::file::{CredentialCache, Keeper, Snapshot};
 use super::health::Networks;
-use super::history::{History, Way};
+use super::history::{History, HistoryWay};
 use super::records::Records;
-use super::{Fact, Learnt, Others};
+use super::{Fact, HolderMemory, Others};
 use crate::client::Authority;
 use crate::clock::Monotonic;
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     udp: Networks,
     records: Records,
     contacts: Contacts,
-    asked: Asked,
+    asked: CookieRequests,
     time: Monotonic,
     /// Saves what is learnt.
     keeper: Option<Keeper>,
@@ -52,7 +52,7 @@ impl Memory {
             udp: Networks::default(),
             records: Records::default(),
             contacts: Contacts::default(),
-            asked: Asked::default(),
+            asked: CookieRequests::default(),
             time: Monotonic::begin(),
             keeper: None,
         }
@@ -78,10 +78,10 @@ impl Memory {
     }
 
     /// What is known, and what saves it.
-    fn learnt(&mut self) -> (Learnt<'_>, Option<&mut Keeper>) {
+    fn learnt(&mut self) -> (HolderMemory<'_>, Option<&mut Keeper>) {
         let Self { servers, history, closed, udp, records, keeper, .. } = self;
         let others = Some(Others { closed, udp, records });
-        (Learnt { servers, history, others }, keeper.as_mut())
+        (HolderMemory { servers, history, others }, keeper.as_mut())
     }
 
     /// How long to wait before the file is written, if anything has changed.
@@ -173,13 +173,13 @@ impl Memory {
 
     /// Whether UDP to this address lost a race lately.
     pub(crate) fn is_slow_in_udp(&self, remote: SocketAddr, port: u16) -> bool {
-        self.history.is_slow(&Way::new(self.network, remote, Some(port)), self.time.now())
+        self.history.is_slow(&HistoryWay::new(self.network, remote, Some(port)), self.time.now())
     }
 
     /// A server answered in UDP.
     pub(crate) fn udp_answered(&mut self, remote: SocketAddr, port: Option<u16>) {
         self.udp.answered(self.network, self.time.now());
-        self.history.won(&Way::new(self.network, remote, port));
+        self.history.won(&HistoryWay::new(self.network, remote, port));
     }
 
     /// A connect in UDP ended without an answer, or its caller gave up.
@@ -191,7 +191,7 @@ impl Memory {
     pub(crate) fn udp_lost(&mut self, remote: SocketAddr, port: Option<u16>) {
         let now = self.time.now();
         self.udp.lost(self.network, now);
-        self.history.lost(Way::new(self.network, remote, port), now);
+        self.history.lost(HistoryWay::new(self.network, remote, port), now);
     }
 
     /// What servers publish, and the time.
@@ -284,8 +284,8 @@ impl Memory {
         Instant::from_nanos(self.time.now().as_nanos().saturating_sub(ago))
     }
 
-    fn way(&self, remote: SocketAddr) -> Way {
-        Way::new(self.network, remote, None)
+    fn way(&self, remote: SocketAddr) -> HistoryWay {
+        HistoryWay::new(self.network, remote, None)
     }
 }
 

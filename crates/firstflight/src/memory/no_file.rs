@@ -1,6 +1,6 @@
 //! In the place of `file.rs` where files are not built in: there is no cache.
 
-use super::{Fact, Learnt};
+use super::{Fact, HolderMemory};
 use firstflight_wire::{Clock, Instant};
 use std::fmt;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Keeper {
         match cache {}
     }
 
-    pub(crate) fn start(self, _: &Learnt<'_>, _: &Clock) -> Self {
+    pub(crate) fn start(self, _: &HolderMemory<'_>, _: &Clock) -> Self {
         match self.0 {}
     }
 
@@ -61,11 +61,11 @@ impl Keeper {
         match self.0 {}
     }
 
-    pub(crate) fn due(&self, _: &Learnt<'_>) -> Option<Instant> {
+    pub(crate) fn due(&self, _: &HolderMemory<'_>) -> Option<Instant> {
         match self.0 {}
     }
 
-    pub(crate) fn last(&mut self, _: &Learnt<'_>, _: &Clock) -> Option<Snapshot> {
+    pub(crate) fn last(&mut self, _: &HolderMemory<'_>, _: &Clock) -> Option<Snapshot> {
         match self.0 {}
     }
 }

@@ -16,13 +16,13 @@ const ASKED_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// A server: the network, its name in lower case, and its port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Named {
+pub(crate) struct NamedServer {
     pub network: NetworkId,
     pub name: Box<str>,
     pub port: u16,
 }
 
-impl Named {
+impl NamedServer {
     pub(crate) fn new(network: NetworkId, name: &str, port: u16) -> Self {
         Self { network, name: name.to_ascii_lowercase().into(), port }
     }
@@ -30,7 +30,7 @@ impl Named {
 
 /// What is known of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownServer {
     /// The parameter. `None`: it publishes nothing, or nobody answered.
     pub parameter: Option<Arc<[u8]>>,
     pub until: Instant,
@@ -43,41 +43,47 @@ pub(crate) struct Known {
 /// The records.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    known: HashMap<Named, Known>,
+    known: HashMap<NamedServer, KnownServer>,
     /// Counts changes.
     changes: u64,
 }
 
 impl Records {
     /// What is known of `server` now.
-    pub(crate) fn get(&self, server: &Named, now: Instant) -> Option<&Known> {
+    pub(crate) fn get(&self, server: &NamedServer, now: Instant) -> Option<&KnownServer> {
         self.known.get(server).filter(|known| now < known.until)
     }
 
     /// Whether the server published something at the last look, however long ago.
-    pub(crate) fn published_before(&self, server: &Named) -> bool {
+    pub(crate) fn published_before(&self, server: &NamedServer) -> bool {
         self.known.get(server).is_some_and(|known| known.parameter.is_some())
     }
 
     /// The answer to a question counts for `lasts`.
-    pub(crate) fn learn(&mut self, server: Named, parameter: Option<&[u8]>, lasts: Duration, now: Instant) {
+    pub(crate) fn learn(
+        &mut self,
+        server: NamedServer,
+        parameter: Option<&[u8]>,
+        lasts: Duration,
+        now: Instant,
+    ) {
         self.put(server, parameter, lasts, None, now);
     }
 
     fn put(
         &mut self,
-        server: Named,
+        server: NamedServer,
         parameter: Option<&[u8]>,
         lasts: Duration,
         asked: Option<Instant>,
         now: Instant,
     ) {
         let until = now + lasts.min(MOST_LASTS);
-        self.restore(server, Known { parameter: parameter.map(Arc::from), until, lost: 0, asked });
+        self.restore(server, KnownServer { parameter: parameter.map(Arc::from), until, lost: 0, asked });
     }
 
     /// Takes a saved entry.
-    pub(crate) fn restore(&mut self, server: Named, known: Known) {
+    pub(crate) fn restore(&mut self, server: NamedServer, known: KnownServer) {
         if self.known.len() >= CAPACITY && !self.known.contains_key(&server) {
             let first = self.known.iter().min_by_key(|(_, one)| one.until).map(|(server, _)| server.clone());
             first.and_then(|server| self.known.remove(&server));
@@ -88,7 +94,12 @@ impl Records {
 
     /// Takes the answer to a question that was repeated because first flights were lost. A changed record replaces the
     /// known one. Without a record, the known one is forgotten.
-    pub(crate) fn learn_again(&mut self, server: &Named, found: Option<(&[u8], Duration)>, now: Instant) {
+    pub(crate) fn learn_again(
+        &mut self,
+        server: &NamedServer,
+        found: Option<(&[u8], Duration)>,
+        now: Instant,
+    ) {
         let known = self.get(server, now).and_then(|known| known.parameter.clone());
         match found {
             None => {
@@ -101,7 +112,7 @@ impl Records {
     }
 
     /// The record was queried again, with or without an answer.
-    pub(crate) fn set_asked(&mut self, server: &Named, now: Instant) {
+    pub(crate) fn set_asked(&mut self, server: &NamedServer, now: Instant) {
         if let Some(known) = self.known.get_mut(server) {
             known.asked = Some(now);
             self.changes += 1;
@@ -109,7 +120,7 @@ impl Records {
     }
 
     /// Whether the record may be queried again: the last query was at least ten minutes ago.
-    pub(crate) fn may_ask_again(&self, server: &Named, now: Instant) -> bool {
+    pub(crate) fn may_ask_again(&self, server: &NamedServer, now: Instant) -> bool {
         let asked = self.known.get(server).and_then(|known| known.asked);
         asked.is_none_or(|asked| now.saturating_since(asked) >= ASKED_AGAIN)
     }
@@ -134,7 +145,7 @@ impl Records {
     }
 
     /// What is remembered, in any order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Named, &Known)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&NamedServer, &KnownServer)> {
         self.known.iter()
     }
 

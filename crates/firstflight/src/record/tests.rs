@@ -152,7 +152,7 @@ fn a_record_about_another_server_is_none_of_this_ones() {
 
 /// How the HTTPS question is answered. The address questions are always answered, except with `Nothing`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum AnswerWay {
     /// With the record.
     Record,
     /// With no record.
@@ -175,7 +175,7 @@ enum Way {
     Silent,
 }
 
-impl Way {
+impl AnswerWay {
     /// The datagrams that answer this query.
     fn datagrams(self, query: &Message, owner: &str) -> Vec<Vec<u8>> {
         let question = query.queries.first().unwrap();
@@ -253,7 +253,7 @@ impl Drop for Answerer {
 }
 
 impl Answerer {
-    async fn start(way: Way, owner: &'static str) -> Self {
+    async fn start(way: AnswerWay, owner: &'static str) -> Self {
         // The UDP and TCP ports must be equal. The system chooses one, which may be in use for the other protocol.
         let (udp, tcp) = loop {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -295,11 +295,11 @@ impl Answerer {
 }
 
 /// Looks the name up with a server that answers in this way.
-async fn look_up(way: Way, port: u16) -> io::Result<(Vec<IpAddr>, Option<Published>)> {
+async fn look_up(way: AnswerWay, port: u16) -> io::Result<(Vec<IpAddr>, Option<Published>)> {
     let owner = if port == 80 { NAME } else { "_8080._https.www.example.com." };
     let server = Answerer::start(way, owner).await;
     let mut names = Names::at(server.at).unwrap();
-    if way != Way::Silent {
+    if way != AnswerWay::Silent {
         // Long enough for a busy machine.
         names.patience = Duration::from_secs(60);
     }
@@ -307,7 +307,7 @@ async fn look_up(way: Way, port: u16) -> io::Result<(Vec<IpAddr>, Option<Publish
 }
 
 /// Like `look_up`, for a name that has addresses. Returns what is published.
-async fn found(way: Way, port: u16) -> Option<Published> {
+async fn found(way: AnswerWay, port: u16) -> Option<Published> {
     let (addresses, published) = look_up(way, port).await.unwrap();
     assert_eq!(addresses, [IpAddr::from(V6), IpAddr::from(V4)]);
     published
@@ -315,31 +315,31 @@ async fn found(way: Way, port: u16) -> Option<Published> {
 
 #[tokio::test]
 async fn addresses_and_record_are_found_at_once() {
-    assert_eq!(found(Way::Record, 80).await, Some(published_with(8080)));
+    assert_eq!(found(AnswerWay::Record, 80).await, Some(published_with(8080)));
     // Another port is a prefix of the name.
-    assert_eq!(found(Way::Record, 8080).await, Some(published_with(8080)));
+    assert_eq!(found(AnswerWay::Record, 8080).await, Some(published_with(8080)));
 }
 
 #[tokio::test]
 async fn without_a_record_there_are_addresses_all_the_same() {
-    for way in [Way::None, Way::NoName, Way::Failure, Way::Half, Way::Silent] {
+    for way in [AnswerWay::None, AnswerWay::NoName, AnswerWay::Failure, AnswerWay::Half, AnswerWay::Silent] {
         assert_eq!(found(way, 80).await, None);
     }
 }
 
 #[tokio::test]
 async fn a_name_without_address_is_an_error() {
-    let error = look_up(Way::Nothing, 80).await.unwrap_err();
+    let error = look_up(AnswerWay::Nothing, 80).await.unwrap_err();
     assert!(error.to_string().contains("no records found"), "{error}");
 }
 
 #[tokio::test]
 async fn a_truncated_answer_is_asked_for_over_tcp() {
-    assert_eq!(found(Way::Truncated, 80).await, Some(published_with(8080)));
+    assert_eq!(found(AnswerWay::Truncated, 80).await, Some(published_with(8080)));
 }
 
 #[tokio::test]
 async fn answers_to_other_questions_are_not_believed() {
-    assert_eq!(found(Way::AfterWrongTransaction, 80).await, Some(published_with(8080)));
-    assert_eq!(found(Way::AfterWrongQuestion, 80).await, Some(published_with(8080)));
+    assert_eq!(found(AnswerWay::AfterWrongTransaction, 80).await, Some(published_with(8080)));
+    assert_eq!(found(AnswerWay::AfterWrongQuestion, 80).await, Some(published_with(8080)));
 }

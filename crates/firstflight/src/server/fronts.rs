@@ -18,12 +18,12 @@ const PENDING: (u32, u32) = (64, 4);
 /// (`firstflight_dns::service::RelaySocket`). Both give what they open to [`RelayTarget::take`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayTarget {
-    places: Vec<Place>,
+    places: Vec<FamilyAddresses>,
 }
 
 /// The addresses of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct FamilyAddresses {
     /// To which the client would have sent its SYN.
     address: IpAddr,
     seen_as: SocketAddr,
@@ -62,7 +62,7 @@ impl RelayTarget {
                 return Err(RelayTargetError::Twice(*other, *seen));
             }
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<FamilyAddresses> = Vec::new();
         for at in udp {
             if places.iter().any(|place| place.seen_as.is_ipv4() == at.is_ipv4()) {
                 continue;
@@ -70,7 +70,7 @@ impl RelayTarget {
             let seen = seen_as.iter().find(|seen| seen.is_ipv4() == at.is_ipv4()).copied();
             let seen = seen.or(Some(*at).filter(|at| !at.ip().is_unspecified()));
             let address = |seen: SocketAddr| if at.ip().is_unspecified() { seen.ip() } else { at.ip() };
-            places.extend(seen.map(|seen_as| Place { address: address(seen_as), seen_as }));
+            places.extend(seen.map(|seen_as| FamilyAddresses { address: address(seen_as), seen_as }));
         }
         match udp.first() {
             Some(first) if places.is_empty() => Err(RelayTargetError::NotSeen(*first)),

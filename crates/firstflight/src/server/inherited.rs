@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 /// The sockets that nobody has taken yet.
 #[derive(Default)]
-struct Passed {
+struct InheritedSockets {
     tcp: Vec<TcpListener>,
     udp: Vec<UdpSocket>,
 }
 
-static PASSED: Mutex<Option<Passed>> = Mutex::new(None);
+static PASSED: Mutex<Option<InheritedSockets>> = Mutex::new(None);
 
-impl Passed {
+impl InheritedSockets {
     fn read() -> Self {
         let mut passed = ListenFd::from_env();
         let mut sockets = Self::default();
@@ -31,11 +31,11 @@ impl Passed {
 
 fn take<T>(
     at: SocketAddr,
-    sockets: impl FnOnce(&mut Passed) -> &mut Vec<T>,
+    sockets: impl FnOnce(&mut InheritedSockets) -> &mut Vec<T>,
     address: impl Fn(&T) -> std::io::Result<SocketAddr>,
 ) -> Option<T> {
     let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
-    let sockets = sockets(passed.get_or_insert_with(Passed::read));
+    let sockets = sockets(passed.get_or_insert_with(InheritedSockets::read));
     let index = sockets.iter().position(|socket| address(socket).is_ok_and(|found| found == at))?;
     Some(sockets.swap_remove(index))
 }

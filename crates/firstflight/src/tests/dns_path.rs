@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::certified::{LOCAL, PORT, certificate, connect_config, policy};
-use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Restraint, Server, Way};
+use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, LookupWay, Proof, Report, Restraint, Server};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey};
 use firstflight::link::UdpLink;
@@ -202,7 +202,7 @@ impl World {
         let before = self.asked.load(Ordering::Relaxed);
         let lookup = || ready(Ok(vec![LOCAL]));
         let (_stream, report) = path.connect(self.service(), lookup, first, config).await.unwrap();
-        assert_eq!((report.way, report.names), (Way::Ordinary, 0));
+        assert_eq!((report.way, report.names), (LookupWay::Ordinary, 0));
         assert_eq!(self.asked.load(Ordering::Relaxed), before);
         report.held_back.unwrap()
     }
@@ -214,7 +214,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1";
 async fn the_answer_comes_without_the_address() {
     let world = world(Resolver::Asks).await;
     let (stream, report) = world.ask(pending, REQUEST).await;
-    assert_eq!((report.way, report.names), (Way::Lookup, 7));
+    assert_eq!((report.way, report.names), (LookupWay::Lookup, 7));
     assert!(report.held_back.is_none());
     assert_eq!(stream.peer_addr().unwrap(), SocketAddr::new(LOCAL, PORT));
     assert!(stream.outcome().is_accepted() && stream.info().unwrap().relayed);
@@ -223,7 +223,7 @@ async fn the_answer_comes_without_the_address() {
     assert_eq!(world.client.counters().in_lookup_answered, 1);
     // The largest request that fits.
     let (_, report) = world.ask(pending, &[b'a'; 135]).await;
-    assert_eq!((report.way, report.names), (Way::Lookup, 9));
+    assert_eq!((report.way, report.names), (LookupWay::Lookup, 9));
     assert!(!world.path.is_stopped(Zone::new(ZONE).unwrap()));
 }
 
@@ -231,7 +231,7 @@ async fn the_answer_comes_without_the_address() {
 async fn the_first_line_of_a_long_request_travels_in_the_lookup_and_the_rest_follows() {
     let request = format!("GET /small HTTP/1.1\r\nCookie: {}\r\n\r\n", "a".repeat(3000));
     let request = request.as_bytes();
-    for (does, way) in [(Resolver::Asks, Way::Lookup), (Resolver::Silent, Way::Direct)] {
+    for (does, way) in [(Resolver::Asks, LookupWay::Lookup), (Resolver::Silent, LookupWay::Direct)] {
         let world = world(does).await;
         let lines = Form { first_lines: true, ..Form::default() };
         let proof = Some(Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() });
@@ -239,7 +239,7 @@ async fn the_first_line_of_a_long_request_travels_in_the_lookup_and_the_rest_fol
             DnsPath::new(world.client.clone(), world.resolver, None, NETWORK, proof, Manners::new(), lines);
         let world = World { path, ..world };
         let (stream, report) = match way {
-            Way::Lookup => world.ask(pending, request).await,
+            LookupWay::Lookup => world.ask(pending, request).await,
             _ => world.ask(|| ready(Ok(vec![LOCAL])), request).await,
         };
         assert_eq!((report.way, report.bytes), (way, 21));
@@ -259,12 +259,12 @@ async fn the_first_line_of_a_long_request_travels_in_the_lookup_and_the_rest_fol
 async fn a_silent_resolver_costs_nothing_but_names() {
     let world = world(Resolver::Silent).await;
     let (stream, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
-    assert_eq!((report.way, report.names), (Way::Direct, 7));
+    assert_eq!((report.way, report.names), (LookupWay::Direct, 7));
     assert!(stream.outcome().is_accepted() && !stream.info().unwrap().relayed);
     // Addresses of another family than the certificate's, and addresses without a listener, are skipped.
     let elsewhere = ["::1".parse().unwrap(), "127.0.0.99".parse().unwrap(), LOCAL];
     let (_, report) = world.ask(|| ready(Ok(elsewhere.to_vec())), REQUEST).await;
-    assert_eq!(report.way, Way::Direct);
+    assert_eq!(report.way, LookupWay::Direct);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -272,7 +272,7 @@ async fn a_resolver_that_refuses_or_changes_names_is_left_in_peace() {
     for does in [Resolver::Refuses, Resolver::Mangles] {
         let world = world(does).await;
         let (_, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
-        assert_eq!(report.way, Way::Direct);
+        assert_eq!(report.way, LookupWay::Direct);
         // Wait for all seven names; no further name may follow.
         let is_stopped = || world.path.is_stopped(Zone::new(ZONE).unwrap());
         while !is_stopped() || world.asked.load(Ordering::Relaxed) < 7 {
@@ -319,7 +319,7 @@ async fn what_is_held_back_goes_the_direct_way_only() {
         // The signature limit of one network is three first flights at once and thirty per second. The direct ones above
         // count, too.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(world.ask(pending, REQUEST).await.1.way, Way::Lookup);
+        assert_eq!(world.ask(pending, REQUEST).await.1.way, LookupWay::Lookup);
     }
     let why = world.held_back(path, first, &config).await;
     assert!(matches!(why, HeldBack::Manners(Restraint::Zone)), "{why:?}");
@@ -345,7 +345,7 @@ async fn a_proof_may_come_after_the_first_connection() {
     let proof = Proof { seen: world.seen, verifier: world.resolver, at: std::time::Instant::now() };
     path.prove(proof);
     let (_stream, report) = path.connect(world.service(), pending, first, &config).await.unwrap();
-    assert_eq!(report.way, Way::Lookup);
+    assert_eq!(report.way, LookupWay::Lookup);
     // A newer one replaces it.
     path.prove(Proof { seen: "192.0.2.1:4000".parse().unwrap(), ..proof });
     assert!(matches!(world.held_back(&path, first, &config).await, HeldBack::OtherAddress));
@@ -369,7 +369,7 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
     old.service = old.service.map(|service| UdpService { dns_path: Some(dns_path), ..service });
     assert_eq!(world.path.lost_in_a_row(&dns_path), 0);
     for lost in 1..=2 {
-        assert_eq!(ask(old, vec![LOCAL]).await, Way::Direct);
+        assert_eq!(ask(old, vec![LOCAL]).await, LookupWay::Direct);
         assert_eq!(world.path.lost_in_a_row(&dns_path), lost);
     }
     assert_eq!(DnsPath::ASK_AGAIN_AFTER, 2);
@@ -379,7 +379,7 @@ async fn first_flights_that_lose_in_a_row_are_counted() {
     assert_eq!(world.path.lost_in_a_row(&new), 1);
     let (_, report) = world.ask(pending, REQUEST).await;
     world.path.settled().await;
-    assert_eq!((report.way, world.path.lost_in_a_row(&new)), (Way::Lookup, 0));
+    assert_eq!((report.way, world.path.lost_in_a_row(&new)), (LookupWay::Lookup, 0));
     assert_eq!(world.path.lost_in_a_row(&dns_path), 2);
 }
 
@@ -420,7 +420,7 @@ async fn after_four_that_should_have_won_there_is_a_pause() {
             Ok(vec![LOCAL])
         };
         let (stream, report) = path.connect(server, lookup, first, &config).await.unwrap();
-        assert_eq!((report.way, report.names), (Way::Direct, 6));
+        assert_eq!((report.way, report.names), (LookupWay::Direct, 6));
         repeated |= stream.info().unwrap().handshake_retransmits > 0;
         path.settled().await;
     }
@@ -439,7 +439,7 @@ async fn unanswered_names_do_not_count_as_lost() {
     for does in [Resolver::Refuses, Resolver::Silent] {
         let world = world(does).await;
         let (_, report) = world.ask(|| ready(Ok(vec![LOCAL])), REQUEST).await;
-        assert_eq!(report.way, Way::Direct);
+        assert_eq!(report.way, LookupWay::Direct);
         world.path.settled().await;
         assert_eq!(world.path.lost_in_a_row(&world.service().service.unwrap().dns_path.unwrap()), 0);
     }

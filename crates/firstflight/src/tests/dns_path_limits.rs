@@ -4,7 +4,7 @@
 
 use super::limits;
 use super::limits::{A, Act, B, C, D, Excess, Limit, NAMES, Question, REFUSES, World, run};
-use crate::dns_path::{HeldBack, Restraint, Way};
+use crate::dns_path::{HeldBack, LookupWay, Restraint};
 use firstflight::link::VirtualTime;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn an_executed_request_is_not_reported_as_failed_when_the_resolver_refuses_the_a
             Question::Name => Act::Pass,
         });
         let fetched = world.fetch(A).await.expect("the server has executed the request");
-        assert_eq!((fetched.way, world.executed()), (Way::Lookup, 1));
+        assert_eq!((fetched.way, world.executed()), (LookupWay::Lookup, 1));
         assert!(fetched.took < millis(70), "{:?}", fetched.took);
     });
 }
@@ -51,7 +51,7 @@ fn an_executed_request_is_not_reported_as_failed_when_the_name_has_no_address() 
             });
             world.addresses = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
             let fetched = world.fetch(A).await.expect("the server has executed the request");
-            assert_eq!((fetched.way, world.executed()), (Way::Lookup, 1));
+            assert_eq!((fetched.way, world.executed()), (LookupWay::Lookup, 1));
         });
     }
 }
@@ -67,7 +67,7 @@ fn an_executed_request_is_not_reported_as_failed_when_the_address_refuses_the_di
             });
             world.addresses = addresses;
             let fetched = world.fetch(A).await.expect("the server has executed the request");
-            assert_eq!((fetched.way, world.executed()), (Way::Lookup, 1));
+            assert_eq!((fetched.way, world.executed()), (LookupWay::Lookup, 1));
             assert!(fetched.took > millis(100), "{:?}", fetched.took);
         });
     }
@@ -120,7 +120,7 @@ fn a_refused_address_is_asked_for_once_more() {
             Question::Name => Act::Drop,
         });
         let fetched = world.fetch(A).await.unwrap();
-        assert_eq!((fetched.way, world.executed()), (Way::Direct, 1));
+        assert_eq!((fetched.way, world.executed()), (LookupWay::Direct, 1));
         assert_eq!(world.sent().iter().filter(|sent| **sent == Question::Address).count(), 2);
     });
 }
@@ -161,7 +161,7 @@ fn no_request_fails_at_a_limiter_that_refuses() {
         }
         assert_eq!(world.executed(), 8);
         // The names of the first request are refused. The later requests send none.
-        assert_eq!(ways, [&[Way::Direct][..], &[Way::Ordinary; 7]].concat());
+        assert_eq!(ways, [&[LookupWay::Direct][..], &[LookupWay::Ordinary; 7]].concat());
     });
 }
 
@@ -186,14 +186,14 @@ fn a_limiter_that_drops_is_learnt() {
         let world = World::new(&time, move |_, sent| limit.decide(sent));
         // The names share what the four address questions left of the limit.
         for fetched in world.four_at_once().await {
-            assert_eq!(fetched.way, Way::Direct);
+            assert_eq!(fetched.way, LookupWay::Direct);
             assert!(fetched.took <= DIRECT, "{:?}", fetched.took);
         }
         world.pause(millis(6000)).await;
         assert!(world.path.is_stopped(limits::zone(A)));
         for round in 0..10 {
             for fetched in world.four_at_once().await {
-                assert_eq!(fetched.way, Way::Ordinary, "round {round}");
+                assert_eq!(fetched.way, LookupWay::Ordinary, "round {round}");
                 assert!(fetched.took <= DIRECT, "round {round}: {:?}", fetched.took);
             }
             world.pause(millis(2000)).await;
@@ -240,12 +240,12 @@ fn another_zones_nxdomain_stops_nothing_here() {
         let world = World::new(&time, |_, _| Act::Pass);
         for (at, other) in [B, C, D].into_iter().enumerate() {
             world.set_zone(other, Act::Code(3));
-            assert_eq!(world.fetch(other).await.unwrap().way, Way::Direct);
+            assert_eq!(world.fetch(other).await.unwrap().way, LookupWay::Direct);
             world.pause(millis(1000)).await;
             assert!(world.path.is_stopped(limits::zone(other)), "zone {at}");
         }
         let fetched = world.fetch(A).await.unwrap();
-        assert_eq!(fetched.way, Way::Lookup, "{:?}", fetched.held_back);
+        assert_eq!(fetched.way, LookupWay::Lookup, "{:?}", fetched.held_back);
     });
 }
 
@@ -264,7 +264,7 @@ fn three_stopped_zones_stop_the_resolver() {
         assert_eq!(held_back.as_str(), "resolver-stopped");
         // Two minutes later:
         world.pause(millis(120_000)).await;
-        assert_eq!(world.fetch(A).await.unwrap().way, Way::Lookup);
+        assert_eq!(world.fetch(A).await.unwrap().way, LookupWay::Lookup);
     });
 }
 
@@ -280,7 +280,7 @@ fn a_stop_ends_after_minutes_and_one_first_flight_tries_again() {
         assert_eq!(held_back.as_str(), "zone-stopped");
         world.set_zone(A, Act::Pass);
         world.pause(millis(60_000)).await;
-        assert_eq!(world.fetch(A).await.unwrap().way, Way::Lookup);
+        assert_eq!(world.fetch(A).await.unwrap().way, LookupWay::Lookup);
         // Once the answers to all names have arrived, nothing is remembered against the resolver.
         world.pause(millis(100)).await;
         assert_eq!(world.path.stops(), []);
@@ -296,7 +296,7 @@ fn a_resolver_whose_answers_are_lost_is_asked_again() {
             Question::Name => Act::PassInSilence,
         });
         for _ in 0..4 {
-            assert_eq!(world.fetch(A).await.unwrap().way, Way::Lookup);
+            assert_eq!(world.fetch(A).await.unwrap().way, LookupWay::Lookup);
             world.pause(millis(6000)).await;
         }
         assert_eq!(world.path.stops(), []);

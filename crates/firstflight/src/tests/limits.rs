@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use super::certified::{PORT, connect_config, policy};
-use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Server, Way};
+use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, LookupWay, Proof, Server};
 use firstflight::credential::NetworkId;
 use firstflight::credential::asap::{ClientCertificate, PrivateKey, certify};
 use firstflight::link::{PathConfig, VirtualTime, virtual_time_pair};
@@ -251,7 +251,7 @@ pub(super) struct World {
 /// A fetch that succeeded.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    pub way: Way,
+    pub way: LookupWay,
     pub held_back: Option<HeldBack>,
     pub took: Duration,
 }

@@ -8,7 +8,7 @@ use crate::namespace::{in_namespace, nft};
 use firstflight::credential::asap::{AcceptedBlock, ClientCertificate, PrivateKey, TrustStore, Trusted};
 use firstflight::credential::{Outcome, Reason};
 use firstflight::record::Published;
-use firstflight::verifier::{self, KeptCertificate, KeptError, NotUsed, Patience, Site, Wanted};
+use firstflight::verifier::{self, KeptCertificate, KeptError, NotUsed, Patience, PoolSite, Wanted};
 use firstflight::{
     AttemptInfo, Authority, Client, ClientError, ConnectAnyError, FirstFlight, MakeFlight, Server, Way,
 };
@@ -362,7 +362,7 @@ fn the_outlook_is_good_with_a_cookie_and_an_answer() {
         let client = Client::new();
         let addresses = client.look_up(&at).await.unwrap().addresses().to_vec();
         assert_eq!(addresses, [at.to_string().parse().unwrap()]);
-        assert_eq!(client.outlook(&at, &addresses).await, firstflight::Outlook::default());
+        assert_eq!(client.outlook(&at, &addresses).await, firstflight::ServerKnowledge::default());
         // Without data, as for a client that has not spoken yet.
         let stream = client.connect(&at, FirstFlight::empty()).await.unwrap();
         drop(stream);
@@ -431,7 +431,7 @@ fn a_certificate_in_a_file_is_renewed_beside_the_connects() {
         let public = old.key().public();
         drop(KeptCertificate::create(&path, old, site::NETWORK, Some(issuer.address)).unwrap());
 
-        let home = Site::new("127.0.0.1");
+        let home = PoolSite::new("127.0.0.1");
         let kept = KeptCertificate::open(&path).unwrap();
         let builder = Client::builder().no_resolver();
         let client = builder.kept_certificate(kept, &home, site::NETWORK).unwrap().build().unwrap();
@@ -442,7 +442,7 @@ fn a_certificate_in_a_file_is_renewed_beside_the_connects() {
         assert_ne!(kept.certificate().key().public(), public);
         assert_eq!((kept.site(), kept.network()), (Some(&home), site::NETWORK));
         // Another site's client does not get it.
-        let other = Client::builder().kept_certificate(kept, &Site::new("127.0.0.2"), site::NETWORK);
+        let other = Client::builder().kept_certificate(kept, &PoolSite::new("127.0.0.2"), site::NETWORK);
         assert!(matches!(other, Err(KeptError::Refused(_, NotUsed::OtherSite(_)))));
     });
 }

@@ -605,7 +605,7 @@ fn forget_reaches_a_cache_that_waits_for_its_network() {
 #[test]
 fn a_client_key_of_an_unknown_network_is_not_used_on_the_next_unknown_one() {
     in_namespace("3", || async {
-        use firstflight::verifier::{CertificatePool, Patience, PoolConfig, Site};
+        use firstflight::verifier::{CertificatePool, Patience, PoolConfig, PoolSite};
         let key = PrivateKey::from_seed(&[1; 32]);
         let issuer = verifier(&key).await;
         let pool = CertificatePool::start(
@@ -615,7 +615,7 @@ fn a_client_key_of_an_unknown_network_is_not_used_on_the_next_unknown_one() {
             Patience::default(),
         )
         .unwrap();
-        let site = Site::new("www.example.com");
+        let site = PoolSite::new("www.example.com");
         let ids = [key.public().id()];
         while pool.fresh() == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part")]
 
 use firstflight::link::{ComesHere, Link, MemoryLink};
-use firstflight_link::path::Verdict;
+use firstflight_link::path::FilterVerdict;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -133,8 +133,8 @@ impl Queues {
     pub fn drop_first_flights(&self) {
         lock(&self.0).link.outgoing(|path| {
             path.set_filter(Box::new(|packet| match is_first_flight(packet) {
-                true => Verdict::Drop,
-                false => Verdict::Forward,
+                true => FilterVerdict::Drop,
+                false => FilterVerdict::Forward,
             }));
         });
     }

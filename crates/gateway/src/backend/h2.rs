@@ -4,13 +4,13 @@
 //! the others need. What became of a request whose connection ended is certain: see [`fate_of_h2`].
 
 use super::body::{Abandoned, Incoming2};
-use super::pool::{Answered, SendError};
+use super::pool::{AnsweredBody, SendError};
 use super::upload::Task;
 use crate::http::Upload;
 use bytes::Bytes;
-use firstflight_http::heard::{Counted, Heard};
-use firstflight_http::http2::{Messages, Strict, Watched};
-use firstflight_http::resend::{Fate, fate_of_h2};
+use firstflight_http::heard::{CountedStream, Heard};
+use firstflight_http::http2::{Messages, Strict, WatchedStream};
+use firstflight_http::resend::{AttemptFate, fate_of_h2};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
 use hyper::body::Body;
@@ -66,13 +66,13 @@ pub(crate) struct Slot {
     /// The connection has answered other requests, so the backend may be about to close it.
     pub(super) kept: bool,
     /// What the request holds until it is over at the backend.
-    held: Option<Held>,
+    held: Option<BackendHold>,
     /// Its stream, once it has one.
-    watched: Option<Watched>,
+    watched: Option<WatchedStream>,
 }
 
 /// What a request holds until it is over at the backend, also if its client has left.
-pub(crate) type Held = Arc<dyn Send + Sync>;
+pub(crate) type BackendHold = Arc<dyn Send + Sync>;
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -104,7 +104,7 @@ impl Link {
         let streams = u32::try_from(most).unwrap_or(u32::MAX);
         // No stream can take from the others: together they have what each may use.
         let whole = window.saturating_mul(streams).clamp(65_535, (1 << 31) - 1);
-        let (io, heard) = Counted::new(io);
+        let (io, heard) = CountedStream::new(io);
         let (io, messages) = Strict::of_client(io, BUFFER as u32);
         let (sender, mut connection) = Builder::new()
             .initial_window_size(window)
@@ -212,13 +212,13 @@ async fn is_dead(pings: Option<PingPong>, heard: &Heard, busy: impl Fn() -> bool
 }
 
 impl Slot {
-    pub(super) fn hold(&mut self, held: Option<Held>) {
+    pub(super) fn hold(&mut self, held: Option<BackendHold>) {
         self.held = held;
     }
 
     /// Whether the response is malformed, as far as it has come.
     pub(super) fn is_malformed(&self) -> bool {
-        self.watched.as_ref().is_some_and(Watched::is_malformed)
+        self.watched.as_ref().is_some_and(WatchedStream::is_malformed)
     }
 
     /// Whether a stream may be reset.
@@ -251,11 +251,14 @@ impl Slot {
     ///
     /// # Errors
     /// When there is no response.
-    pub(super) async fn send(mut self, request: Request<Upload>) -> Result<Response<Answered>, SendError> {
+    pub(super) async fn send(
+        mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<AnsweredBody>, SendError> {
         let (parts, body) = request.into_parts();
         let whole = body.is_end_stream();
         // What is not accepted here is never written.
-        let refused = |error: h2::Error| SendError { fate: Fate::NotExecuted, error: error.into() };
+        let refused = |error: h2::Error| SendError { fate: AttemptFate::NotExecuted, error: error.into() };
         let mut sender = self.link.sender.clone();
         let begin = || sender.send_request(Request::from_parts(parts, ()), whole);
         let begun = self.link.messages.begin(begin, |(response, _)| response.stream_id().as_u32());
@@ -266,7 +269,7 @@ impl Slot {
         let (result, interim) = flight.response().await;
         if flight.failed.is_some() {
             let error = "the body of the request ended early".into();
-            return Err(SendError { fate: Fate::Answered, error });
+            return Err(SendError { fate: AttemptFate::Answered, error });
         }
         let inner = flight.inner.take();
         match result {
@@ -279,13 +282,14 @@ impl Slot {
                 let response = response.map(|body| {
                     // A response to HEAD has a length and no body.
                     let length = length.filter(|_| !body.is_end_stream());
-                    Answered::Http2(Incoming2::new(body, upload, slot, length))
+                    AnsweredBody::Http2(Incoming2::new(body, upload, slot, length))
                 });
                 match malformed {
                     false => Ok(response),
-                    true => {
-                        Err(SendError { fate: Fate::Answered, error: "the response is malformed".into() })
-                    }
+                    true => Err(SendError {
+                        fate: AttemptFate::Answered,
+                        error: "the response is malformed".into(),
+                    }),
                 }
             }
             Err(Some(error)) => Err(SendError { fate: fate_of_h2(&error, !interim), error: error.into() }),
@@ -295,7 +299,7 @@ impl Slot {
 }
 
 fn over() -> SendError {
-    SendError { fate: Fate::Answered, error: "the request is over".into() }
+    SendError { fate: AttemptFate::Answered, error: "the request is over".into() }
 }
 
 /// Requests whose client has left.

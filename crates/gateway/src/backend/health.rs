@@ -38,7 +38,7 @@ const FRESH: Duration = Duration::from_secs(30);
 
 /// Whether a backend works, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum HealthState {
     Up,
     Down,
     Unknown,
@@ -77,16 +77,16 @@ impl State {
     }
 
     /// Whether it works: as its active checks say, or else what connections and requests told lately.
-    pub(crate) fn known(&self, checked: bool) -> Known {
+    pub(crate) fn known(&self, checked: bool) -> HealthState {
         let good = self.good.load(Ordering::Relaxed);
         let fresh = good != 0 && self.age() - good < FRESH.as_millis() as u64;
         match (checked, self.is_up(), self.seen.load(Ordering::Relaxed)) {
-            (true, false, _) => Known::Down,
-            (true, true, true) => Known::Up,
-            (true, true, false) => Known::Unknown,
-            (false, ..) if fresh => Known::Up,
-            (false, ..) if self.is_paused(Instant::now()) => Known::Down,
-            (false, ..) => Known::Unknown,
+            (true, false, _) => HealthState::Down,
+            (true, true, true) => HealthState::Up,
+            (true, true, false) => HealthState::Unknown,
+            (false, ..) if fresh => HealthState::Up,
+            (false, ..) if self.is_paused(Instant::now()) => HealthState::Down,
+            (false, ..) => HealthState::Unknown,
         }
     }
 

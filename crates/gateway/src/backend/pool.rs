@@ -1,15 +1,15 @@
 //! How a request gets a connection to a backend: one that is kept, a place on one that is shared, or a new one.
 
 use super::body::Incoming2;
-use super::h2::{Held, Link, Slot};
+use super::h2::{BackendHold, Link, Slot};
 use super::shared::{Dial, Shared};
 use super::{Backend, BackendIo, DialError, Lease, Service};
 use crate::config::BackendProtocol;
 use crate::http::{BoxError, Upload};
 use bytes::Bytes;
-use firstflight_http::heard::{Counted, Heard};
+use firstflight_http::heard::{CountedStream, Heard};
 use firstflight_http::idle::Idle;
-use firstflight_http::resend::{Before, Fate};
+use firstflight_http::resend::{AttemptFate, Before};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
@@ -75,7 +75,7 @@ pub(crate) enum Sender {
 }
 
 /// The body of a response.
-pub(crate) enum Answered {
+pub(crate) enum AnsweredBody {
     Http1(Incoming),
     Http2(Incoming2),
 }
@@ -83,7 +83,7 @@ pub(crate) enum Answered {
 /// Why a request got no response.
 pub(crate) struct SendError {
     /// Whether it was executed.
-    pub(crate) fate: Fate,
+    pub(crate) fate: AttemptFate,
     pub(crate) error: BoxError,
 }
 
@@ -92,12 +92,15 @@ impl Sender {
     ///
     /// # Errors
     /// When there is no response.
-    pub(crate) async fn send(&mut self, request: Request<Upload>) -> Result<Response<Answered>, SendError> {
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Upload>,
+    ) -> Result<Response<AnsweredBody>, SendError> {
         match self {
             Self::Http1(Http1 { sender, heard }) => {
                 let before = Before::now(heard);
                 let sent = sender.try_send_request(request).await;
-                sent.map(|response| response.map(Answered::Http1)).map_err(|mut error| {
+                sent.map(|response| response.map(AnsweredBody::Http1)).map_err(|mut error| {
                     let unsent = error.take_message().is_some();
                     let error = error.into_error();
                     SendError { fate: before.fate(heard, unsent, &error), error: error.into() }
@@ -105,7 +108,7 @@ impl Sender {
             }
             Self::Http2(slot) => match slot.take() {
                 Some(slot) => slot.send(request).await,
-                None => Err(SendError { fate: Fate::Answered, error: "the place was used".into() }),
+                None => Err(SendError { fate: AttemptFate::Answered, error: "the place was used".into() }),
             },
         }
     }
@@ -118,7 +121,7 @@ impl Sender {
     }
 
     /// Holds this until the request is over at the backend. A client that has left may still have it.
-    pub(crate) fn hold(&mut self, held: Option<Held>) {
+    pub(crate) fn hold(&mut self, held: Option<BackendHold>) {
         if let Self::Http2(Some(slot)) = self {
             slot.hold(held);
         }
@@ -138,7 +141,7 @@ impl Sender {
     }
 }
 
-impl Body for Answered {
+impl Body for AnsweredBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -169,7 +172,7 @@ impl Body for Answered {
 
 /// How a request gets its connection.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Open<'a> {
+pub(crate) struct PoolOpen<'a> {
     /// The PROXY header of the connection, which is then for this request alone.
     pub(crate) header: Option<&'a [u8]>,
     /// A new connection only.
@@ -183,7 +186,7 @@ pub(crate) struct Open<'a> {
 }
 
 /// A connection for a request.
-pub(crate) struct Opened {
+pub(crate) struct RequestConnection {
     pub(crate) sender: Sender,
     pub(crate) lease: Lease,
     /// It had requests before, so the backend may be about to close it.
@@ -195,7 +198,7 @@ impl Service {
     ///
     /// # Errors
     /// The last one.
-    pub(crate) async fn open(self: &Arc<Self>, how: Open<'_>) -> Result<Opened, DialError> {
+    pub(crate) async fn open(self: &Arc<Self>, how: PoolOpen<'_>) -> Result<RequestConnection, DialError> {
         let (mut tried, mut last) = (how.avoid.to_vec(), DialError::NoBackend);
         let mut avoided = tried.len();
         for _ in 0..=self.config.retries {
@@ -205,7 +208,7 @@ impl Service {
             });
             let Some(lease) = lease else { break };
             match self.open_at(lease.backend(), how).await {
-                Ok((sender, kept)) => return Ok(Opened { sender, lease, kept }),
+                Ok((sender, kept)) => return Ok(RequestConnection { sender, lease, kept }),
                 Err(error) => last = error,
             }
             tried.push(Arc::clone(lease.backend()));
@@ -223,7 +226,7 @@ impl Service {
     /// backend that cannot be reached is found out by the request.
     pub(crate) async fn prepare(self: &Arc<Self>) {
         let Ok(_place) = self.preparing.try_acquire() else { return };
-        if let Ok(Opened { sender, lease, .. }) = self.open(Open::default()).await {
+        if let Ok(RequestConnection { sender, lease, .. }) = self.open(PoolOpen::default()).await {
             sender.keep(lease.backend(), self.config.pool);
         }
     }
@@ -231,7 +234,7 @@ impl Service {
     async fn open_at(
         self: &Arc<Self>,
         backend: &Arc<Backend>,
-        how: Open<'_>,
+        how: PoolOpen<'_>,
     ) -> Result<(Sender, bool), DialError> {
         match self.config.protocol {
             BackendProtocol::Http1 => {
@@ -279,7 +282,7 @@ impl Service {
 async fn http1(io: BackendIo) -> Result<Sender, DialError> {
     let mut builder = http1::Builder::new();
     builder.read_buf_exact_size(Some(BUFFER));
-    let (io, heard) = Counted::new(io);
+    let (io, heard) = CountedStream::new(io);
     let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
     tokio::spawn(connection.with_upgrades());
     Ok(Sender::Http1(Http1 { sender, heard }))

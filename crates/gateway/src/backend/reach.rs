@@ -34,7 +34,7 @@ impl Reach {
 
     /// Connects to `at`, a name or an address and a port. The addresses of a name race (RFC 8305), and those that lost are
     /// tried last for ten minutes. The caller gives up `within` this time.
-    pub(super) async fn connect(&self, at: &str, turn: &Turn, within: Duration) -> io::Result<Stream> {
+    pub(super) async fn connect(&self, at: &str, turn: &AddressTurn, within: Duration) -> io::Result<Stream> {
         let mut addresses = self.addresses(at, within).await?;
         turn.apply(&mut addresses);
         let under_way = turn.begin();
@@ -61,9 +61,9 @@ impl Reach {
 /// With which of its addresses a name begins. A connect that is given up before it ends has taught nothing of the addresses,
 /// so the next one begins with another one: those behind the first come to their turn however short the time is.
 #[derive(Debug, Default)]
-pub(super) struct Turn(AtomicUsize);
+pub(super) struct AddressTurn(AtomicUsize);
 
-impl Turn {
+impl AddressTurn {
     fn apply(&self, addresses: &mut [SocketAddr]) {
         if let Some(by) = self.0.load(Ordering::Relaxed).checked_rem(addresses.len()) {
             addresses.rotate_left(by);
@@ -77,7 +77,7 @@ impl Turn {
 
 /// A connect. Dropped before it is over, it passes the turn on.
 struct UnderWay<'a> {
-    turn: &'a Turn,
+    turn: &'a AddressTurn,
     over: bool,
 }
 

@@ -30,9 +30,9 @@ struct State {
 }
 
 /// A request that waits. It counts until it is dropped.
-struct Waiting<'a>(&'a Shared);
+struct WaitingRequest<'a>(&'a Shared);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.lock().waiting -= 1;
     }
@@ -102,7 +102,7 @@ impl Shared {
         }
         let until = Instant::now() + within;
         self.lock().waiting += 1;
-        let _waiting = Waiting(self);
+        let _waiting = WaitingRequest(self);
         let failed = self.lock().failed;
         loop {
             let changed = self.changed.notified();

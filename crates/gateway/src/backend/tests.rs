@@ -92,7 +92,7 @@ async fn a_backend_at_which_a_request_failed_is_used_only_if_there_is_no_other()
     let [one, two] = service.backends() else { panic!("two backends") };
     for avoid in [vec![Arc::clone(one)], vec![Arc::clone(one), Arc::clone(two)]] {
         for _ in 0..4 {
-            let opened = service.open(Open { avoid: &avoid, ..Open::default() }).await.unwrap();
+            let opened = service.open(PoolOpen { avoid: &avoid, ..PoolOpen::default() }).await.unwrap();
             let used = opened.lease.backend();
             assert!(avoid.len() == 2 || Arc::ptr_eq(used, two), "{}", used.label);
         }
@@ -121,7 +121,7 @@ async fn checks_in_a_row_decide() {
 
 #[tokio::test(start_paused = true)]
 async fn without_checks_it_is_known_only_what_connections_told() {
-    use health::Known::{Down, Unknown, Up};
+    use health::HealthState::{Down, Unknown, Up};
     let service = service(&format!("{THREE}[service.passive]\nfailures = 2\npause = \"10s\"\n"), None);
     let one = &service.backends()[0];
     assert_eq!(service.known(one), Unknown, "nobody asked yet");
@@ -146,7 +146,7 @@ async fn without_checks_it_is_known_only_what_connections_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_backend_is_up_when_its_first_check_says_so() {
-    use health::Known::{Down, Unknown, Up};
+    use health::HealthState::{Down, Unknown, Up};
     let service = service(&format!("{THREE}[service.health]\nfall = 1\nrise = 1\n"), None);
     let (one, health) = (&service.backends()[0], service.config.health.clone().unwrap());
     one.state.succeeded();
@@ -193,7 +193,9 @@ async fn requests_that_wait_for_a_backend_share_one_dial() {
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let service = Arc::clone(&service);
-        all.spawn(async move { service.open(Open::default()).await.err().map(|error| error.to_string()) });
+        all.spawn(
+            async move { service.open(PoolOpen::default()).await.err().map(|error| error.to_string()) },
+        );
     }
     while let Some(result) = all.join_next().await {
         assert!(result.unwrap().unwrap().contains("no answer within"));

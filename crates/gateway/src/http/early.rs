@@ -6,7 +6,7 @@ use hyper::{HeaderMap, Method, Uri};
 
 /// What becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum EarlyVerdict {
     /// It is no copy.
     Confirmed,
     /// It goes on at once, and its header says that it is early.
@@ -26,12 +26,17 @@ pub(super) struct Request<'a> {
 }
 
 /// Decides about a request. `early` says that it may be a copy, `can_be_confirmed` that this will be known later.
-pub(super) fn decide(early: bool, can_be_confirmed: bool, policy: Early, request: &Request<'_>) -> Verdict {
+pub(super) fn decide(
+    early: bool,
+    can_be_confirmed: bool,
+    policy: Early,
+    request: &Request<'_>,
+) -> EarlyVerdict {
     match (early, request.may_run_twice(policy), can_be_confirmed) {
-        (false, ..) => Verdict::Confirmed,
-        (true, true, _) => Verdict::Forward,
-        (true, false, true) => Verdict::Wait,
-        (true, false, false) => Verdict::Refuse,
+        (false, ..) => EarlyVerdict::Confirmed,
+        (true, true, _) => EarlyVerdict::Forward,
+        (true, false, true) => EarlyVerdict::Wait,
+        (true, false, false) => EarlyVerdict::Refuse,
     }
 }
 

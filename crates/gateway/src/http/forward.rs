@@ -1,14 +1,14 @@
 //! One request: where it goes, when it goes, and what comes back.
 
 use super::body::{Fault, Progress, Upload};
-use super::early::{self, Verdict};
+use super::early::{self, EarlyVerdict};
 use super::reply::{Coming, Reply, patience};
-use super::send::{Answer, after, send};
+use super::send::{BackendAnswer, after, send};
 use super::trial::{self, Trial};
 use super::{BoxError, Busy, Context, tunnel};
 use crate::backend::Service;
 use crate::config::{BackendProtocol, Early, Traceparent};
-use crate::limits::Place;
+use crate::limits::ClientPermit;
 use crate::log::{Entry, Event};
 use crate::metrics;
 use crate::site::Site;
@@ -17,9 +17,9 @@ use firstflight_http::conn::Left;
 use firstflight_http::directory::FilesBody;
 use firstflight_http::fields::{self, EARLY_DATA};
 use firstflight_http::forwarded::{self, set_forwarded};
-use firstflight_http::label::Named;
+use firstflight_http::label::TargetName;
 use firstflight_http::patience::timeout;
-use firstflight_http::target::{Asked, Target};
+use firstflight_http::target::{RequestedHost, Target};
 use firstflight_http::trace::{self, TRACEPARENT, TRACESTATE, TraceId};
 use firstflight_http::{framing, login, proxy_header};
 use hyper::body::Body;
@@ -46,20 +46,20 @@ pub(super) struct Ask {
     pub(super) service: Arc<Service>,
     pub(super) site: Arc<Site>,
     pub(super) target: Target,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: EarlyVerdict,
     /// The client's request said that it is early.
     pub(super) marked: bool,
     /// The client asks for another protocol, and becomes one end of a tunnel.
     pub(super) tunnel: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
     pub(super) progress: Progress,
     /// Its place among those of its client.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<ClientPermit>>,
 }
 
 /// What a request gets.
 enum Given {
     /// The response of a backend.
-    Backend(Box<Ask>, Answer),
+    Backend(Box<Ask>, BackendAnswer),
     /// A file of a directory that the gateway serves.
     Files(Response<FilesBody>),
     /// The answer of a service for trials.
@@ -92,7 +92,7 @@ impl From<Fault> for Failure {
 
 /// What is known of a request at the moment at which it has come.
 #[derive(Clone, Copy)]
-struct Seen {
+struct RequestFacts {
     /// It may be a copy of another connection's first flight.
     is_early: bool,
     /// It can be known later that it is none.
@@ -111,15 +111,18 @@ pub(super) fn handle(
 ) -> impl Future<Output = Result<Response<Reply>, BoxError>> + Send + 'static {
     // Now: later, the connection has read more.
     let watch = &context.watch;
-    let seen =
-        Seen { is_early: watch.is_early(), can_be_confirmed: watch.can_be_confirmed(), is_unknown: false };
+    let seen = RequestFacts {
+        is_early: watch.is_early(),
+        can_be_confirmed: watch.can_be_confirmed(),
+        is_unknown: false,
+    };
     handle_seen(request, context, seen)
 }
 
 async fn handle_seen(
     mut request: Request<RequestBody>,
     context: Arc<Context>,
-    mut seen: Seen,
+    mut seen: RequestFacts,
 ) -> Result<Response<Reply>, BoxError> {
     let site = context.site.load_full();
     let mut busy = context.activity.begin();
@@ -220,7 +223,7 @@ fn begin(site: &Arc<Site>, context: &Context, request: &Request<RequestBody>) ->
 async fn answer(
     request: Request<RequestBody>,
     context: &Context,
-    seen: Seen,
+    seen: RequestFacts,
     site: Arc<Site>,
     progress: Progress,
     (entry, busy): (&mut Entry, &mut Busy),
@@ -229,7 +232,7 @@ async fn answer(
     busy.place = place(&ask, context).await?.map(Arc::new);
     ask.place.clone_from(&busy.place);
     let header = connection_header(&ask, context)?;
-    if ask.verdict == Verdict::Wait {
+    if ask.verdict == EarlyVerdict::Wait {
         confirmed(&ask, context).await?;
     }
     if ask.service.config.trial
@@ -242,7 +245,7 @@ async fn answer(
         ask.service.responded(entry.elapsed());
         return Ok(Given::Files(response));
     }
-    let mut add_early = ask.verdict == Verdict::Forward && !ask.marked;
+    let mut add_early = ask.verdict == EarlyVerdict::Forward && !ask.marked;
     loop {
         // In a box: requests that wait for their turn, which may be many, have none of its state.
         let answer = Box::pin(send(&mut ask, header.as_deref(), add_early, context)).await?;
@@ -250,7 +253,7 @@ async fn answer(
         // The backend says that it is too early. Only a request that the client did not mark itself, and that has no body, is
         // sent again (RFC 8470 §5.2).
         if too_early && add_early && ask.body.is_none() && seen.can_be_confirmed {
-            let Answer { response, opened, keeps, login } = answer;
+            let BackendAnswer { response, opened, keeps, login } = answer;
             let keeps = keeps && response.body().is_end_stream();
             let (lease, after) = after(&ask, context, opened, keeps, login);
             after.release(&lease);
@@ -268,7 +271,7 @@ async fn answer(
 }
 
 /// Waits for a place among the requests of the client.
-async fn place(ask: &Ask, context: &Context) -> Result<Option<Place>, Failure> {
+async fn place(ask: &Ask, context: &Context) -> Result<Option<ClientPermit>, Failure> {
     let config = &ask.site.config;
     let most = config.max_requests_per_client;
     if most == 0 {
@@ -299,7 +302,7 @@ async fn confirmed(ask: &Ask, context: &Context) -> Result<(), Failure> {
 fn admit(
     mut request: Request<RequestBody>,
     context: &Context,
-    seen: Seen,
+    seen: RequestFacts,
     site: Arc<Site>,
     progress: Progress,
     entry: &mut Entry,
@@ -316,9 +319,9 @@ fn admit(
     }
     let is_shown = |name: &str| site.acceptor.as_ref().is_some_and(|tls| tls.shows_by_default(name));
     let asked = match (&context.sni, context.tls) {
-        (Some(sni), _) => Asked::Name(sni),
-        (None, true) => Asked::Nobody(&is_shown),
-        (None, false) => Asked::Clear,
+        (Some(sni), _) => RequestedHost::Name(sni),
+        (None, true) => RequestedHost::Nobody(&is_shown),
+        (None, false) => RequestedHost::Clear,
     };
     let target = Target::of(&parts, asked)?;
     entry.host.clone_from(&target.host);
@@ -352,10 +355,10 @@ fn admit(
         early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades: tunnel.is_some() };
     let verdict = early::decide(seen.is_early, seen.can_be_confirmed, policy, &asked);
     match verdict {
-        Verdict::Confirmed => {}
-        Verdict::Forward => entry.early = Some("forwarded"),
-        Verdict::Wait => entry.early = Some("waited"),
-        Verdict::Refuse => {
+        EarlyVerdict::Confirmed => {}
+        EarlyVerdict::Forward => entry.early = Some("forwarded"),
+        EarlyVerdict::Wait => entry.early = Some("waited"),
+        EarlyVerdict::Refuse => {
             entry.early = Some("refused");
             return Err(StatusCode::TOO_EARLY.into());
         }
@@ -371,9 +374,9 @@ struct UnknownLabel;
 /// Puts the path in the place of a short label. Returns it, for the answer to name it.
 fn resolve<B>(request: &mut Request<B>, site: &Site, tls: bool) -> Result<Option<HeaderValue>, UnknownLabel> {
     let path = match site.config.short.named(tls, request) {
-        Named::Path => return Ok(None),
-        Named::Label(path) => path.clone(),
-        Named::Unknown => return Err(UnknownLabel),
+        TargetName::Path => return Ok(None),
+        TargetName::Label(path) => path.clone(),
+        TargetName::Unknown => return Err(UnknownLabel),
     };
     let named = HeaderValue::from_str(path.as_str()).map_err(|_| UnknownLabel)?;
     let mut uri = request.uri().clone().into_parts();
@@ -446,7 +449,7 @@ pub(super) fn outgoing(ask: &Ask, early: bool, context: &Context) -> Result<Requ
     let config = &ask.site.config;
     let trusted = config.trusts(context.about.peer.ip());
     let host = authority.map(Authority::as_str);
-    let about = forwarded::About { client: context.about.peer.ip(), tls: context.tls, host };
+    let about = forwarded::ForwardedClient { client: context.about.peer.ip(), tls: context.tls, host };
     set_forwarded(out, config.forwarded, trusted, &about);
     if early && !ask.marked {
         out.insert(EARLY_DATA, HeaderValue::from_static("1"));
@@ -484,12 +487,12 @@ fn is_challenge(status: StatusCode) -> bool {
 /// The response for the client.
 fn finish(
     ask: Ask,
-    answer: Answer,
+    answer: BackendAnswer,
     context: &Context,
     entry: Entry,
     busy: Busy,
 ) -> Result<Response<Reply>, BoxError> {
-    let Answer { mut response, opened, keeps, login } = answer;
+    let BackendAnswer { mut response, opened, keeps, login } = answer;
     if login && ask.parts.version == Version::HTTP_2 && is_challenge(response.status()) {
         // The client tries again with HTTP/1.1, where it can log in (RFC 9113 §7).
         if !login::remove_challenges(response.headers_mut()) {
@@ -519,7 +522,7 @@ fn finish(
         line.backend.clone_from(&entry.backend);
         let guards = Arc::clone(&context.shared.guards);
         let limits = ask.site.config.pump(ask.site.config.tunnel_timeout.0);
-        tunnel::start(on_client, on_backend, limits, tunnel::Held { lease, guards, entry: line });
+        tunnel::start(on_client, on_backend, limits, tunnel::TunnelGuard { lease, guards, entry: line });
         return Ok(Response::from_parts(parts, Reply::none(entry, busy)));
     }
     let (mut parts, body) = response.into_parts();

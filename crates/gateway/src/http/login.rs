@@ -1,6 +1,6 @@
 //! Connections to backends that belong to one client, because it logs in on them (NTLM, Negotiate).
 
-use crate::backend::{Backend, Lease, Opened, Sender, Service};
+use crate::backend::{Backend, Lease, RequestConnection, Sender, Service};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many a client's connection has. Each is for another backend or service.
@@ -14,7 +14,7 @@ type Login = (Sender, Arc<Backend>);
 
 impl Logins {
     /// The connection on which the client logs in to this service.
-    pub(super) async fn take(&self, service: &Service) -> Option<Opened> {
+    pub(super) async fn take(&self, service: &Service) -> Option<RequestConnection> {
         let (mut sender, backend) = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let here =
@@ -23,7 +23,7 @@ impl Logins {
             all.swap_remove(at)
         };
         // The last response has just ended. If the backend has ended the connection, the login begins again.
-        sender.is_ready().await.then(|| Opened { sender, lease: Lease::new(&backend), kept: true })
+        sender.is_ready().await.then(|| RequestConnection { sender, lease: Lease::new(&backend), kept: true })
     }
 
     /// The connection is the client's from now on.

@@ -4,7 +4,7 @@ use super::body::{Patience, Progress};
 use super::login::Logins;
 use super::trial::Trial;
 use super::{BoxError, Busy};
-use crate::backend::{Answered, Lease, Sender};
+use crate::backend::{AnsweredBody, Lease, Sender};
 use crate::log::Entry;
 use crate::metrics;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl After {
 
 /// A backend's body.
 pub(super) struct Coming {
-    pub(super) body: Answered,
+    pub(super) body: AnsweredBody,
     pub(super) lease: Lease,
     pub(super) after: After,
     pub(super) patience: Patience,

@@ -4,10 +4,10 @@ use super::Context;
 use super::body::{Progress, Source};
 use super::forward::{Ask, Failure, outgoing};
 use super::reply::After;
-use crate::backend::{Answered, Backend, DialError, Lease, Open, Opened};
+use crate::backend::{AnsweredBody, Backend, DialError, Lease, PoolOpen, RequestConnection};
 use crate::metrics;
 use firstflight_http::patience::timeout;
-use firstflight_http::resend::{Again, Fate, again};
+use firstflight_http::resend::{Again, AttemptFate, again};
 use firstflight_http::{login, response};
 use hyper::{Response, StatusCode, Version};
 use std::pin::pin;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A backend's response, with its connection.
-pub(super) struct Answer {
-    pub(super) response: Response<Answered>,
-    pub(super) opened: Opened,
+pub(super) struct BackendAnswer {
+    pub(super) response: Response<AnsweredBody>,
+    pub(super) opened: RequestConnection,
     /// Whether the connection may have another request, as far as this response says.
     pub(super) keeps: bool,
     /// The connection belongs to the client, which logs in on it.
@@ -28,11 +28,11 @@ pub(super) struct Answer {
 pub(super) fn after(
     ask: &Ask,
     context: &Context,
-    opened: Opened,
+    opened: RequestConnection,
     keeps: bool,
     login: bool,
 ) -> (Lease, After) {
-    let Opened { sender, lease, .. } = opened;
+    let RequestConnection { sender, lease, .. } = opened;
     // One with a PROXY header belongs to this client, and one that was to switch protocols did not.
     let keeps = keeps && !ask.service.config.proxy_protocol && ask.tunnel.is_none();
     let after = match (keeps, login) {
@@ -51,7 +51,7 @@ pub(super) async fn send(
     header: Option<&[u8]>,
     early: bool,
     context: &Context,
-) -> Result<Answer, Failure> {
+) -> Result<BackendAnswer, Failure> {
     let config = &ask.site.config;
     let source = |body| Source::new(body, config.body_timeout.0, config.max_body, ask.progress.clone());
     let source = ask.body.take().map(source);
@@ -66,7 +66,7 @@ pub(super) async fn send(
             }
             let begins = login::request_begins(&ask.parts.headers) || login::response_begins(&parts.headers);
             let response = Response::from_parts(parts, body);
-            Ok(Answer { response, opened, keeps: settled.keeps, login: mine || begins })
+            Ok(BackendAnswer { response, opened, keeps: settled.keeps, login: mine || begins })
         }
         Err(error) => {
             tracing::debug!(backend = opened.lease.backend().label, %error, "a response is wrong");
@@ -83,7 +83,7 @@ async fn try_send(
     early: bool,
     context: &Context,
     source: Option<&Source>,
-) -> Result<(Response<Answered>, Opened, bool), Failure> {
+) -> Result<(Response<AnsweredBody>, RequestConnection, bool), Failure> {
     let mut tries = Tries::default();
     loop {
         let mut request = outgoing(ask, early, context)?;
@@ -122,7 +122,7 @@ async fn open(
     context: &Context,
     tries: &Tries,
     with_body: bool,
-) -> Result<(Opened, bool), Failure> {
+) -> Result<(RequestConnection, bool), Failure> {
     // A WebSocket of a client that has logged in begins on the connection on which it did.
     if tries.failed_at.is_empty()
         && let Some(opened) = context.logins.take(&ask.service).await
@@ -132,13 +132,13 @@ async fn open(
     let fresh = ask.tunnel.is_some() || !tries.failed_at.is_empty();
     // Credentials of a connection never reach one that others share.
     let alone = login::request_begins(&ask.parts.headers);
-    let how = Open { header, fresh, alone, with_body, avoid: &tries.failed_at };
+    let how = PoolOpen { header, fresh, alone, with_body, avoid: &tries.failed_at };
     let opened = ask.service.open(how).await.map_err(|error| unreachable(ask, &error))?;
     Ok((opened, false))
 }
 
 /// The backend failed, and the request is not sent again.
-fn failed_at(ask: &Ask, opened: &Opened, kind: &'static str) {
+fn failed_at(ask: &Ask, opened: &RequestConnection, kind: &'static str) {
     metrics::backend_failed(opened.lease.backend(), kind);
     ask.progress.failed(kind, Some(opened.lease.backend()));
     ask.service.failed(opened.lease.backend());
@@ -160,9 +160,9 @@ struct Tries {
 }
 
 impl Tries {
-    fn may_go_again(&mut self, fate: Fate, opened: &Opened, ask: &Ask) -> bool {
+    fn may_go_again(&mut self, fate: AttemptFate, opened: &RequestConnection, ask: &Ask) -> bool {
         match again(fate, opened.kept, &ask.parts.method) {
-            _ if ask.tunnel.is_some() && fate != Fate::NotExecuted => return false,
+            _ if ask.tunnel.is_some() && fate != AttemptFate::NotExecuted => return false,
             Again::No => return false,
             Again::Once if self.silent => return false,
             Again::Once => self.silent = true,

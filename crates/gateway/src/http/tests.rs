@@ -10,7 +10,7 @@ mod plain;
 mod retries;
 mod shared;
 
-use crate::testing::{Place, accepted, backend};
+use crate::testing::{TestSite, accepted, backend};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -58,9 +58,9 @@ async fn send(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &str) {
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A client of a gateway with these settings, and its backend.
-async fn pair(listener: &str, service: &str) -> (TcpStream, Backend, Place) {
+async fn pair(listener: &str, service: &str) -> (TcpStream, Backend, TestSite) {
     let backend = Backend::new().await;
-    let place = Place::new(&format!("{HTTP}\n{listener}"), service, backend.at);
+    let place = TestSite::new(&format!("{HTTP}\n{listener}"), service, backend.at);
     let (client, stream) = accepted().await;
     place.serve(stream);
     (client, backend, place)

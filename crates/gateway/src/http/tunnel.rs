@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 /// What lasts as long as the tunnel.
-pub(super) struct Held {
+pub(super) struct TunnelGuard {
     pub(super) lease: Lease,
     pub(super) guards: Arc<Guards>,
     pub(super) entry: Entry,
 }
 
 /// Copies in both directions, from the moment at which both ends have switched.
-pub(super) fn start(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: Held) {
+pub(super) fn start(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: TunnelGuard) {
     let guards = Arc::clone(&held.guards);
     tokio::spawn(async move {
         tokio::select! {
@@ -27,8 +27,8 @@ pub(super) fn start(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits,
     });
 }
 
-async fn copy(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: Held) {
-    let Held { lease, guards: _guards, mut entry } = held;
+async fn copy(on_client: OnUpgrade, on_backend: OnUpgrade, limits: Limits, held: TunnelGuard) {
+    let TunnelGuard { lease, guards: _guards, mut entry } = held;
     let (client, backend) = match tokio::try_join!(on_client, on_backend) {
         Ok(both) => both,
         Err(error) => {

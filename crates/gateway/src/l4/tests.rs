@@ -1,7 +1,7 @@
 //! Connections that are early, on an emulated path, and their backends on loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::testing::{Path, Place, accepted, backend};
+use crate::testing::{Path, TestSite, accepted, backend};
 use firstflight_http::{hello, proxy_header};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), count: usize) -> Vec<u8>
 async fn early_bytes_wait_for_the_clients_ack() {
     let path = Path::new().await;
     let (listener, at) = backend().await;
-    let place = Place::new(TCP, "", at);
+    let place = TestSite::new(TCP, "", at);
     let (connecting, stream) = path.connect(b"pay once").await;
     assert!(stream.is_early());
     let serving = place.serve(stream);
@@ -50,7 +50,7 @@ async fn early_bytes_wait_for_the_clients_ack() {
 async fn a_replay_safe_backend_gets_early_bytes_at_once() {
     let path = Path::new().await;
     let (listener, at) = backend().await;
-    let place = Place::new(TCP, "replay_safe = true", at);
+    let place = TestSite::new(TCP, "replay_safe = true", at);
     let (connecting, stream) = path.connect(b"look up").await;
     place.serve(stream);
     let (mut far, _) = listener.accept().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_replay_safe_backend_gets_early_bytes_at_once() {
 async fn a_mark_says_which_bytes_are_early_and_no_others_pass() {
     let path = Path::new().await;
     let (listener, at) = backend().await;
-    let place = Place::new(TCP, "replay_safe = true\nproxy_protocol = true", at);
+    let place = TestSite::new(TCP, "replay_safe = true\nproxy_protocol = true", at);
     let (connecting, stream) = path.connect(b"look up").await;
     place.serve(stream);
     let (mut far, _) = listener.accept().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_mark_says_which_bytes_are_early_and_no_others_pass() {
 async fn of_tls_only_the_hello_passes_early() {
     let path = Path::new().await;
     let (listener, at) = backend().await;
-    let place = Place::new(TLS, "", at);
+    let place = TestSite::new(TLS, "", at);
     let hello = hello::sample("www.example.com");
     let early_data: &[u8] = &[23, 3, 3, 0, 5, 1, 2, 3, 4, 5];
     let data: &'static [u8] = [&hello[..], early_data].concat().leak();
@@ -113,7 +113,7 @@ async fn of_tls_only_the_hello_passes_early() {
 async fn a_name_chooses_the_service_and_an_unknown_one_gets_an_alert() {
     let (listener, at) = backend().await;
     let route = format!("{TLS}\n[[listener.route]]\nhost = [\"*.example.com\"]\nservice = \"s\"");
-    let place = Place::new(&route, "", at);
+    let place = TestSite::new(&route, "", at);
     // Without the default service.
     let text = format!("{:?}", place.site.load().config);
     assert!(text.contains("*.example.com"));
@@ -127,7 +127,7 @@ async fn a_name_chooses_the_service_and_an_unknown_one_gets_an_alert() {
 #[tokio::test]
 async fn a_backend_that_speaks_first_is_dialled_at_the_accept() {
     let (listener, at) = backend().await;
-    let place = Place::new(TCP, "server_first = true", at);
+    let place = TestSite::new(TCP, "server_first = true", at);
     let (mut client, stream) = accepted().await;
     let serving = place.serve(stream);
     let (mut far, _) = listener.accept().await.unwrap();
@@ -170,7 +170,7 @@ async fn a_client_that_leaves_while_its_backend_is_dialled_is_let_go() {
         ("", true, true),
         ("server_first = true", true, true),
     ] {
-        let place = Place::new(TCP, &format!("{service}\n{hour}"), at);
+        let place = TestSite::new(TCP, &format!("{service}\n{hour}"), at);
         let (mut client, stream) = accepted().await;
         let serving = place.serve(stream);
         if says {
@@ -193,7 +193,7 @@ async fn a_client_that_leaves_while_its_backend_is_dialled_is_let_go() {
 #[tokio::test]
 async fn what_a_client_says_while_its_backend_is_dialled_arrives() {
     let (listener, at) = backend().await;
-    let place = Place::new(TCP, "server_first = true", at);
+    let place = TestSite::new(TCP, "server_first = true", at);
     let (mut client, stream) = accepted().await;
     client.write_all(&[7; 100_000]).await.unwrap();
     client.shutdown().await.unwrap();
@@ -211,7 +211,8 @@ async fn what_a_client_says_while_its_backend_is_dialled_arrives() {
 #[tokio::test]
 async fn a_half_closed_connection_ends_soon_when_nothing_passes() {
     let (listener, at) = backend().await;
-    let place = Place::new(&format!("{TCP}\nhalf_closed_timeout = \"100ms\"\nidle_timeout = \"1h\""), "", at);
+    let place =
+        TestSite::new(&format!("{TCP}\nhalf_closed_timeout = \"100ms\"\nidle_timeout = \"1h\""), "", at);
     let (mut client, stream) = accepted().await;
     let serving = place.serve(stream);
     client.write_all(b"x").await.unwrap();
@@ -228,7 +229,7 @@ async fn a_half_closed_connection_ends_soon_when_nothing_passes() {
 async fn a_client_without_a_backend_is_reset() {
     let (listener, at) = backend().await;
     drop(listener);
-    let place = Place::new(TCP, "", at);
+    let place = TestSite::new(TCP, "", at);
     let (mut client, stream) = accepted().await;
     place.serve(stream);
     client.write_all(b"x").await.unwrap();
@@ -240,8 +241,11 @@ async fn a_client_without_a_backend_is_reset() {
 #[tokio::test]
 async fn a_proxy_header_is_taken_from_trusted_networks_and_needed_there() {
     let (listener, at) = backend().await;
-    let place =
-        Place::new(&format!("{TCP}\nproxy_protocol_from = [\"127.0.0.0/8\"]"), "proxy_protocol = true", at);
+    let place = TestSite::new(
+        &format!("{TCP}\nproxy_protocol_from = [\"127.0.0.0/8\"]"),
+        "proxy_protocol = true",
+        at,
+    );
     let (mut client, stream) = accepted().await;
     place.serve(stream);
     let header =

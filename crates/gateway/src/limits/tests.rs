@@ -50,7 +50,7 @@ fn each_connection_of_a_client_gets_less_memory() {
     let held: Vec<_> =
         (0..100).map(|_| clients.reserve(ip("192.0.2.1"), wanted, least, most).unwrap()).collect();
     assert_eq!((held[0].bytes(), held[1].bytes(), held[99].bytes()), (wanted, wanted, least));
-    let all: u64 = held.iter().map(Place::bytes).sum();
+    let all: u64 = held.iter().map(ClientPermit::bytes).sum();
     assert!(all <= most + 100 * least, "{all}");
     assert_eq!(clients.reserve(ip("192.0.2.2"), wanted, least, most).unwrap().bytes(), wanted);
     drop(held);

@@ -1,9 +1,9 @@
 //! The response to a request for a file.
 
 use super::body::FileBody;
-use super::conditions::{Verdict, judge, only, range_applies};
-use super::range::{Asked, asked};
-use super::{About, Files, Found};
+use super::conditions::{ConditionVerdict, judge, only, range_applies};
+use super::range::{RangeRequest, asked};
+use super::{FileFacts, Files, PathContent};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
@@ -99,23 +99,25 @@ impl Files {
         fields: &HeaderMap,
     ) -> Result<Response<FilesBody>, StatusCode> {
         let (file, about, len) = match self.find(uri.path()).await? {
-            Found::File(known, len) => (known.file, known.about, len),
-            Found::Directory => return Ok(to_the_directory(uri)),
+            PathContent::File(known, len) => (known.file, known.about, len),
+            PathContent::Directory => return Ok(to_the_directory(uri)),
         };
         let now = SystemTime::now();
         match judge(fields, &about.validators, now) {
-            Verdict::Send => {}
-            Verdict::NotModified => return Ok(described(StatusCode::NOT_MODIFIED, Kind::Empty, &about)),
-            Verdict::Failed => return Err(StatusCode::PRECONDITION_FAILED),
+            ConditionVerdict::Send => {}
+            ConditionVerdict::NotModified => {
+                return Ok(described(StatusCode::NOT_MODIFIED, Kind::Empty, &about));
+            }
+            ConditionVerdict::Failed => return Err(StatusCode::PRECONDITION_FAILED),
         }
         let is_get = *method == Method::GET;
         // Only GET has ranges (RFC 9110 §14.2).
         let range = only(fields, RANGE).filter(|_| is_get && range_applies(fields, &about.validators, now));
-        let asked = range.map_or(Asked::Whole, |range| asked(range.as_bytes(), len));
+        let asked = range.map_or(RangeRequest::Whole, |range| asked(range.as_bytes(), len));
         let mut response = match asked {
-            Asked::Whole => whole(file, len, &about),
-            Asked::Nothing => return Ok(nothing_of(len)),
-            Asked::Parts(parts) => match <[_; 1]>::try_from(parts) {
+            RangeRequest::Whole => whole(file, len, &about),
+            RangeRequest::Nothing => return Ok(nothing_of(len)),
+            RangeRequest::Parts(parts) => match <[_; 1]>::try_from(parts) {
                 Ok([part]) => one_part(file, part, len, &about),
                 Err(parts) => several_parts(file, parts, len, &about),
             },
@@ -145,7 +147,7 @@ fn brief(status: StatusCode) -> Response<FilesBody> {
 }
 
 /// A response with the fields about the file.
-fn described(status: StatusCode, body: Kind, about: &About) -> Response<FilesBody> {
+fn described(status: StatusCode, body: Kind, about: &FileFacts) -> Response<FilesBody> {
     let mut response = Response::new(FilesBody(body));
     *response.status_mut() = status;
     let fields = response.headers_mut();
@@ -157,7 +159,7 @@ fn described(status: StatusCode, body: Kind, about: &About) -> Response<FilesBod
 }
 
 /// A response with content of the file.
-fn filled(status: StatusCode, body: Kind, kind: HeaderValue, about: &About) -> Response<FilesBody> {
+fn filled(status: StatusCode, body: Kind, kind: HeaderValue, about: &FileFacts) -> Response<FilesBody> {
     let mut response = described(status, body, about);
     let length = response.body().left();
     let fields = response.headers_mut();
@@ -167,12 +169,12 @@ fn filled(status: StatusCode, body: Kind, kind: HeaderValue, about: &About) -> R
     response
 }
 
-fn whole(file: Arc<File>, len: u64, about: &About) -> Response<FilesBody> {
+fn whole(file: Arc<File>, len: u64, about: &FileFacts) -> Response<FilesBody> {
     let body = Kind::File(FileBody::new(file, 0..len));
     filled(StatusCode::OK, body, HeaderValue::from_static(about.kind), about)
 }
 
-fn one_part(file: Arc<File>, part: Range<u64>, len: u64, about: &About) -> Response<FilesBody> {
+fn one_part(file: Arc<File>, part: Range<u64>, len: u64, about: &FileFacts) -> Response<FilesBody> {
     let place = content_range(&part, len);
     let body = Kind::File(FileBody::new(file, part));
     let response = filled(StatusCode::PARTIAL_CONTENT, body, HeaderValue::from_static(about.kind), about);
@@ -183,7 +185,12 @@ fn one_part(file: Arc<File>, part: Range<u64>, len: u64, about: &About) -> Respo
     }
 }
 
-fn several_parts(file: Arc<File>, parts: Vec<Range<u64>>, len: u64, about: &About) -> Response<FilesBody> {
+fn several_parts(
+    file: Arc<File>,
+    parts: Vec<Range<u64>>,
+    len: u64,
+    about: &FileFacts,
+) -> Response<FilesBody> {
     // It should not stand in the file, so nobody who writes the file may know it.
     let boundary = format!("{:016x}", RandomState::new().hash_one(len));
     let head = |part: Range<u64>| {

@@ -90,7 +90,7 @@ fn whole_seconds(at: SystemTime) -> SystemTime {
 
 /// What the conditions of a GET or HEAD say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ConditionVerdict {
     /// They hold, or there are none.
     Send,
     /// Status 304.
@@ -100,26 +100,26 @@ pub(super) enum Verdict {
 }
 
 /// Evaluates the conditions of a GET or HEAD for a file that exists, in the order of RFC 9110 §13.2.2.
-pub(super) fn judge(fields: &HeaderMap, file: &Validators, now: SystemTime) -> Verdict {
+pub(super) fn judge(fields: &HeaderMap, file: &Validators, now: SystemTime) -> ConditionVerdict {
     if fields.contains_key(IF_MATCH) {
         if !any_tag(fields, IF_MATCH, |tag| file.is_strongly(tag, now)) {
-            return Verdict::Failed;
+            return ConditionVerdict::Failed;
         }
     } else if let (Some(at), Some(date)) = (file.at, date(fields, IF_UNMODIFIED_SINCE))
         && at > date
     {
-        return Verdict::Failed;
+        return ConditionVerdict::Failed;
     }
     if fields.contains_key(IF_NONE_MATCH) {
         if any_tag(fields, IF_NONE_MATCH, |tag| file.is_weakly(tag)) {
-            return Verdict::NotModified;
+            return ConditionVerdict::NotModified;
         }
     } else if let (Some(at), Some(date)) = (file.at, date(fields, IF_MODIFIED_SINCE))
         && at <= date
     {
-        return Verdict::NotModified;
+        return ConditionVerdict::NotModified;
     }
-    Verdict::Send
+    ConditionVerdict::Send
 }
 
 /// Whether a field `Range` is to be used, or the file is not the one of which the client has a part (RFC 9110 §13.1.5).

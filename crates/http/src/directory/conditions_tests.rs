@@ -30,7 +30,7 @@ fn fields(list: &[(HeaderName, &str)]) -> HeaderMap {
 
 #[test]
 fn conditions_have_the_order_of_rfc_9110() {
-    use Verdict::{Failed, NotModified, Send};
+    use ConditionVerdict::{Failed, NotModified, Send};
     let (yes, no, weak) = ("\"a,b\"", "\"b\"", "W/\"a,b\"");
     for (list, wanted) in [
         (&[][..], Send),

@@ -7,7 +7,7 @@ const MOST: usize = 32;
 
 /// What a field `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RangeRequest {
     /// The whole file: the field is malformed, has another unit, or asks for more than there is.
     Whole,
     /// These bytes, at least one part, each of at least one byte.
@@ -17,12 +17,12 @@ pub(super) enum Asked {
 }
 
 /// Reads a field `Range` about a file of `len` bytes.
-pub(super) fn asked(field: &[u8], len: u64) -> Asked {
-    parts(field, len).unwrap_or(Asked::Whole)
+pub(super) fn asked(field: &[u8], len: u64) -> RangeRequest {
+    parts(field, len).unwrap_or(RangeRequest::Whole)
 }
 
 /// `None` if the field is not to be used.
-fn parts(field: &[u8], len: u64) -> Option<Asked> {
+fn parts(field: &[u8], len: u64) -> Option<RangeRequest> {
     let (unit, set) = field.split_at_checked(b"bytes=".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
         return None;
@@ -63,12 +63,12 @@ fn parts(field: &[u8], len: u64) -> Option<Asked> {
         }
     }
     match parts.as_slice() {
-        [] => Some(Asked::Nothing),
-        [_] => Some(Asked::Parts(parts)),
+        [] => Some(RangeRequest::Nothing),
+        [_] => Some(RangeRequest::Parts(parts)),
         // Parts that overlap could ask for much more than the file.
         several => {
             let bytes = several.iter().fold(0u64, |bytes, part| bytes.saturating_add(part.end - part.start));
-            (bytes <= len).then_some(Asked::Parts(parts))
+            (bytes <= len).then_some(RangeRequest::Parts(parts))
         }
     }
 }

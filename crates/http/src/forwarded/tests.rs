@@ -10,8 +10,8 @@ fn map(pairs: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-fn about<'a>(client: &str, host: Option<&'a str>) -> About<'a> {
-    About { client: client.parse().unwrap(), tls: false, host }
+fn about<'a>(client: &str, host: Option<&'a str>) -> ForwardedClient<'a> {
+    ForwardedClient { client: client.parse().unwrap(), tls: false, host }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fields::strip_hop_by_hop;
-use crate::target::{Asked, Target};
+use crate::target::{RequestedHost, Target};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { bytes: 8192, fields: 20 };
@@ -17,7 +17,7 @@ fn passed(bytes: &[u8], piece: usize, limits: Limits) -> (Vec<u8>, bool) {
             let mut room = [0; 61];
             let mut buf = ReadBuf::new(&mut room);
             match framing.pass(&mut buf) {
-                Ok(Passed::Bytes) => out.extend_from_slice(buf.filled()),
+                Ok(PassedBytes::Bytes) => out.extend_from_slice(buf.filled()),
                 Ok(_) => break,
                 Err(Malformed) => return (out, true),
             }
@@ -193,7 +193,7 @@ fn options_about_a_whole_server_keep_their_form() {
             request = request.header(field.name, field.value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        let target = Target::of(&parts, Asked::Clear).unwrap().path(&parts).unwrap().to_string();
+        let target = Target::of(&parts, RequestedHost::Clear).unwrap().path(&parts).unwrap().to_string();
         strip_hop_by_hop(&mut parts.headers);
         assert_eq!(parts.headers.len(), 1, "{:?}", parts.headers);
         target
@@ -247,13 +247,13 @@ fn a_protocol_that_was_switched_to_goes_on_as_it_is() {
     framing.input().extend_from_slice(b"GET / HTTP/1.1\r\nUpgrade: x\r\n\r\nhello\0\n");
     let mut room = [0; 100];
     let mut buf = ReadBuf::new(&mut room);
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::Bytes));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Bytes));
     assert!(buf.filled().ends_with(b"\r\n\r\n"), "what follows may be another protocol");
     framing.switch();
     buf.clear();
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::Bytes));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Bytes));
     assert_eq!(buf.filled(), b"hello\0\n");
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::Directly(u64::MAX)));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Directly(u64::MAX)));
     // One that was not taken hides nothing.
     let declined = "GET / HTTP/1.1\r\nUpgrade: x\r\n\r\n";
     let bad = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -269,16 +269,16 @@ fn bodies_are_read_past_the_input() {
     let mut room = [0; 100];
     let mut buf = ReadBuf::new(&mut room);
     for _ in 0..2 {
-        assert_eq!(framing.pass(&mut buf), Ok(Passed::Bytes));
+        assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Bytes));
     }
     assert!(!framing.is_at_head());
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::Directly(7)));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Directly(7)));
     framing.passed_directly(4);
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::Directly(3)));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::Directly(3)));
     framing.passed_directly(3);
     assert!(framing.is_between());
     assert_eq!(framing.consumed(), head as u64 + 10);
-    assert_eq!(framing.pass(&mut buf), Ok(Passed::NeedsMore));
+    assert_eq!(framing.pass(&mut buf), Ok(PassedBytes::NeedsMore));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::test]
 async fn what_passes_is_counted() {
     let (near, mut far) = tokio::io::duplex(64);
-    let (mut near, heard) = Counted::new(near);
+    let (mut near, heard) = CountedStream::new(near);
     near.write_all(b"abc").await.unwrap();
     far.write_all(b"12345").await.unwrap();
     assert_eq!((heard.read(), heard.written()), (0, 3));
@@ -17,7 +17,7 @@ async fn what_passes_is_counted() {
 #[tokio::test]
 async fn an_answer_is_read_although_the_request_cannot_be_written() {
     let (near, mut far) = tokio::io::duplex(64);
-    let (mut near, heard) = Counted::new(near);
+    let (mut near, heard) = CountedStream::new(near);
     far.write_all(b"413").await.unwrap();
     drop(far);
     near.write_all(&[0; 1000]).await.unwrap();

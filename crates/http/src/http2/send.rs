@@ -1,6 +1,6 @@
 //! One stream: from its request to the end of its response.
 
-use super::{Expects, Watched};
+use super::{Expects, WatchedStream};
 use crate::body::BodyError;
 use crate::fields::{clean_trailers, strip_hop_by_hop};
 use crate::patience::poll_over;
@@ -24,7 +24,7 @@ const PIECE: usize = 16 * 1024;
 const PROGRESS: usize = 1024;
 
 /// How a stream ended.
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// The response is whole.
     Answered,
     /// The client has reset it, or has left.
@@ -35,7 +35,7 @@ pub(super) enum End {
 
 pub(super) struct Stream {
     pub(super) respond: SendResponse<Bytes>,
-    pub(super) watched: Arc<Watched>,
+    pub(super) watched: Arc<WatchedStream>,
     pub(super) expects: Option<Arc<Expects>>,
     pub(super) is_head: bool,
     pub(super) patience: Duration,
@@ -43,16 +43,19 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Sends the response.
-    pub(super) async fn run<B>(mut self, answer: impl Future<Output = Result<Response<B>, BodyError>>) -> End
+    pub(super) async fn run<B>(
+        mut self,
+        answer: impl Future<Output = Result<Response<B>, BodyError>>,
+    ) -> StreamEnd
     where
         B: Body<Data = Bytes, Error = BodyError>,
     {
         let response = match self.wait_for(answer).await {
-            None => return End::Reset,
+            None => return StreamEnd::Reset,
             // Its trailers, behind a body that was long enough.
             Some(_) if self.watched.is_malformed() => {
                 self.respond.send_reset(Reason::PROTOCOL_ERROR);
-                return End::Reset;
+                return StreamEnd::Reset;
             }
             Some(Ok(response)) => response,
             Some(Err(error)) => {
@@ -60,7 +63,7 @@ impl Stream {
                 // Only a code that the service itself has chosen.
                 let code = error.downcast_ref::<h2::Error>().filter(|error| !error.is_remote());
                 self.respond.send_reset(code.and_then(h2::Error::reason).unwrap_or(Reason::INTERNAL_ERROR));
-                return End::Failed;
+                return StreamEnd::Failed;
             }
         };
         let (mut parts, body) = response.into_parts();
@@ -79,9 +82,9 @@ impl Stream {
         let mut head = Response::new(());
         (*head.status_mut(), *head.headers_mut()) = (parts.status, parts.headers);
         match self.respond.send_response(head, is_empty) {
-            Ok(_) if is_empty => End::Answered,
+            Ok(_) if is_empty => StreamEnd::Answered,
             Ok(sender) => Sender { sender, patience: self.patience, pause: None, taken: 0 }.send(body).await,
-            Err(_) => End::Reset,
+            Err(_) => StreamEnd::Reset,
         }
     }
 
@@ -126,7 +129,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn send<B: Body<Data = Bytes, Error = BodyError>>(mut self, body: B) -> End {
+    async fn send<B: Body<Data = Bytes, Error = BodyError>>(mut self, body: B) -> StreamEnd {
         let mut body = pin!(body);
         loop {
             // Bytes are asked for once the client takes some: until then they stay with the backend, not in memory. A
@@ -139,7 +142,7 @@ impl Sender {
                 }
             }
             let frame = poll_fn(|cx| match self.sender.poll_reset(cx) {
-                Poll::Ready(_) => Poll::Ready(Err(End::Reset)),
+                Poll::Ready(_) => Poll::Ready(Err(StreamEnd::Reset)),
                 Poll::Pending => body.as_mut().poll_frame(cx).map(Ok),
             });
             let frame = match frame.await {
@@ -148,7 +151,7 @@ impl Sender {
                 Ok(Some(Err(error))) => {
                     tracing::debug!(%error, "a response has failed");
                     self.sender.send_reset(Reason::INTERNAL_ERROR);
-                    return End::Failed;
+                    return StreamEnd::Failed;
                 }
                 Ok(Some(Ok(frame))) => frame,
             };
@@ -157,7 +160,7 @@ impl Sender {
                     let is_last = body.is_end_stream();
                     match self.send_data(data, is_last).await {
                         Err(end) => return end,
-                        Ok(()) if is_last => return End::Answered,
+                        Ok(()) if is_last => return StreamEnd::Answered,
                         Ok(()) => {}
                     }
                 }
@@ -171,12 +174,12 @@ impl Sender {
         }
     }
 
-    fn end(&mut self, send: impl FnOnce(&mut SendStream<Bytes>) -> Result<(), h2::Error>) -> End {
-        if send(&mut self.sender).is_ok() { End::Answered } else { End::Reset }
+    fn end(&mut self, send: impl FnOnce(&mut SendStream<Bytes>) -> Result<(), h2::Error>) -> StreamEnd {
+        if send(&mut self.sender).is_ok() { StreamEnd::Answered } else { StreamEnd::Reset }
     }
 
     /// Sends as much as the client's window has room for, until all of it is sent.
-    async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), End> {
+    async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), StreamEnd> {
         if data.is_empty() && !is_last {
             return Ok(());
         }
@@ -190,17 +193,17 @@ impl Sender {
             };
             let part = data.split_to(room.min(data.len()));
             self.took(part.len());
-            self.sender.send_data(part, is_last && data.is_empty()).map_err(|_| End::Reset)?;
+            self.sender.send_data(part, is_last && data.is_empty()).map_err(|_| StreamEnd::Reset)?;
             if data.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, End>> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamEnd>> {
         loop {
             if self.sender.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(End::Reset));
+                return Poll::Ready(Err(StreamEnd::Reset));
             }
             let room = self.sender.capacity();
             if room > 0 {
@@ -208,7 +211,7 @@ impl Sender {
             }
             match self.sender.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return Poll::Ready(Err(End::Reset)),
+                Poll::Ready(_) => return Poll::Ready(Err(StreamEnd::Reset)),
                 Poll::Pending => break,
             }
         }
@@ -217,7 +220,7 @@ impl Sender {
         std::task::ready!(poll_over(pause.as_mut(), cx));
         // Its body goes, and what it holds.
         self.sender.send_reset(Reason::CANCEL);
-        Poll::Ready(Err(End::Failed))
+        Poll::Ready(Err(StreamEnd::Failed))
     }
 
     fn took(&mut self, count: usize) {

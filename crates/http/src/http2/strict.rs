@@ -2,7 +2,7 @@
 //! trailers and no fragment of a `:path`, and its values may have spaces at their ends.
 //!
 //! A message that is malformed (RFC 9113 §8.1.1) is noted by its stream. h2 gets all bytes, so that its table stays that of the
-//! peer. Who takes the message from h2 asks [`Watched::is_malformed`], and ends the stream with `PROTOCOL_ERROR`.
+//! peer. Who takes the message from h2 asks [`WatchedStream::is_malformed`], and ends the stream with `PROTOCOL_ERROR`.
 
 use super::hpack::{Decoder, Field};
 use std::collections::{HashMap, HashSet};
@@ -48,7 +48,7 @@ enum Peer {
 
 /// One stream, as long as it is dealt with.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedStream {
     messages: Messages,
     stream: u32,
 }
@@ -60,8 +60,8 @@ impl Messages {
 
     /// A stream on which a request has come.
     #[must_use]
-    pub fn of_request(&self, stream: u32) -> Watched {
-        Watched { messages: self.clone(), stream }
+    pub fn of_request(&self, stream: u32) -> WatchedStream {
+        WatchedStream { messages: self.clone(), stream }
     }
 
     /// Begins a request. The function sends its head, and returns its stream. No response is read meanwhile.
@@ -72,7 +72,7 @@ impl Messages {
         &self,
         send: impl FnOnce() -> Result<T, E>,
         stream: impl FnOnce(&T) -> u32,
-    ) -> Result<(T, Watched), E> {
+    ) -> Result<(T, WatchedStream), E> {
         let mut known = self.lock();
         let sent = send()?;
         let stream = stream(&sent);
@@ -80,11 +80,11 @@ impl Messages {
             waited.insert(stream, false);
         }
         drop(known);
-        Ok((sent, Watched { messages: self.clone(), stream }))
+        Ok((sent, WatchedStream { messages: self.clone(), stream }))
     }
 }
 
-impl Watched {
+impl WatchedStream {
     /// Whether a message of the peer on this stream is malformed, as far as it has come.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
@@ -93,7 +93,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedStream {
     fn drop(&mut self) {
         let mut known = self.messages.lock();
         known.malformed.remove(&self.stream);

@@ -3,7 +3,7 @@ use super::*;
 const URL: &str = "http://www.example.com:8080/reports/overview.json?format=short";
 const HERE: &str = "www.example.com:8080";
 
-fn named<'a>(labels: &'a Labels, method: &Method, host: &str, path: &str) -> Named<'a> {
+fn named<'a>(labels: &'a Labels, method: &Method, host: &str, path: &str) -> TargetName<'a> {
     let request = Request::builder().method(method).uri(path).header(HOST, host).body(()).unwrap();
     labels.named(false, &request)
 }
@@ -14,24 +14,24 @@ fn a_label_names_its_own_url_only() {
     let short = short_path(&Method::GET, &URL.parse().unwrap());
     let full = "/reports/overview.json?format=short".parse().unwrap();
     assert_eq!(short.len(), 16);
-    assert_eq!(named(&labels, &Method::GET, "WWW.example.com:8080", &short), Named::Label(&full));
+    assert_eq!(named(&labels, &Method::GET, "WWW.example.com:8080", &short), TargetName::Label(&full));
     // In the absolute form the target's host counts.
     let absolute = format!("http://{HERE}{short}");
-    assert_eq!(named(&labels, &Method::GET, "b", &absolute), Named::Label(&full));
+    assert_eq!(named(&labels, &Method::GET, "b", &absolute), TargetName::Label(&full));
     // Of another host, of another scheme, with another method, of nobody.
-    assert_eq!(named(&labels, &Method::GET, "www.example.com", &short), Named::Unknown);
-    assert_eq!(named(&labels, &Method::HEAD, HERE, &short), Named::Unknown);
-    assert_eq!(named(&labels, &Method::GET, HERE, &format!("{short}?x")), Named::Unknown);
+    assert_eq!(named(&labels, &Method::GET, "www.example.com", &short), TargetName::Unknown);
+    assert_eq!(named(&labels, &Method::HEAD, HERE, &short), TargetName::Unknown);
+    assert_eq!(named(&labels, &Method::GET, HERE, &format!("{short}?x")), TargetName::Unknown);
     let request = |host: &str| Request::get(short.as_str()).header(HOST, host).body(()).unwrap();
-    assert_eq!(labels.named(true, &request(HERE)), Named::Unknown);
-    assert_eq!(labels.named(false, &Request::get(short.as_str()).body(()).unwrap()), Named::Unknown);
+    assert_eq!(labels.named(true, &request(HERE)), TargetName::Unknown);
+    assert_eq!(labels.named(false, &Request::get(short.as_str()).body(()).unwrap()), TargetName::Unknown);
     // 64 bits have one spelling.
     for other in ["/.ff/", "/.ff/AAAAAAAAAAA", "/.ff/AAAAAAAAAAB", "/.ff/AAAAAAAAAAA=", "/.ff/img/a.png"] {
-        assert_eq!(named(&labels, &Method::GET, HERE, other), Named::Unknown, "{other}");
+        assert_eq!(named(&labels, &Method::GET, HERE, other), TargetName::Unknown, "{other}");
     }
-    assert_eq!(named(&labels, &Method::GET, HERE, "/.f"), Named::Path);
+    assert_eq!(named(&labels, &Method::GET, HERE, "/.f"), TargetName::Path);
     // A server without labels has such paths itself.
-    assert_eq!(named(&Labels::default(), &Method::GET, HERE, &short), Named::Path);
+    assert_eq!(named(&Labels::default(), &Method::GET, HERE, &short), TargetName::Path);
 }
 
 #[test]

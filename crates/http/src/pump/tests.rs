@@ -12,7 +12,7 @@ struct Scene {
     client: DuplexStream,
     backend: DuplexStream,
     confirmed: Arc<AtomicBool>,
-    pump: JoinHandle<(Copied, End)>,
+    pump: JoinHandle<(Copied, PumpEnd)>,
 }
 
 /// A pump between two pipes of this size.
@@ -61,7 +61,7 @@ async fn each_direction_ends_by_itself() {
     scene.backend.shutdown().await.unwrap();
     let (copied, end) = scene.pump.await.unwrap();
     assert_eq!(copied, Copied { up: 12, down: 6 });
-    assert!(matches!(end, End::Closed));
+    assert!(matches!(end, PumpEnd::Closed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +116,7 @@ async fn an_idle_connection_ends_and_a_busy_one_does_not() {
     }
     let begun = Instant::now();
     let (copied, end) = scene.pump.await.unwrap();
-    assert!(matches!(end, End::Idle) && copied.up == 5);
+    assert!(matches!(end, PumpEnd::Idle) && copied.up == 5);
     assert!(begun.elapsed() >= LIMITS.idle - Duration::from_millis(1));
 }
 
@@ -139,7 +139,7 @@ async fn a_half_closed_connection_ends_when_nothing_passes_for_a_while() {
         }
         let begun = Instant::now();
         let (copied, end) = pump.await.unwrap();
-        assert!(matches!(end, End::HalfClosed), "{end:?}");
+        assert!(matches!(end, PumpEnd::HalfClosed), "{end:?}");
         assert_eq!(copied.up + copied.down, 5);
         assert!(
             (LIMITS.half_closed..LIMITS.half_closed * 2)
@@ -187,5 +187,5 @@ async fn the_side_that_failed_is_named() {
     // Enough that the backend's side has to be written.
     let _ = client.write_all(&[1; 64]).await;
     let (_, end) = pump.await.unwrap();
-    assert!(matches!(end, End::Backend(_)), "{end:?}");
+    assert!(matches!(end, PumpEnd::Backend(_)), "{end:?}");
 }

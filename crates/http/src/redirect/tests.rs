@@ -1,6 +1,6 @@
 use super::*;
 
-fn hop(url: &str) -> Hop {
+fn hop(url: &str) -> RedirectHop {
     url.parse::<HttpUrl>().unwrap().into()
 }
 

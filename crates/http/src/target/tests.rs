@@ -9,7 +9,7 @@ fn target(version: Version, uri: &str, hosts: &[&str], sni: Option<&str>) -> Res
         request = request.header(HOST, *host);
     }
     let (parts, ()) = request.body(()).unwrap().into_parts();
-    Target::of(&parts, sni.map_or(Asked::Clear, Asked::Name))
+    Target::of(&parts, sni.map_or(RequestedHost::Clear, RequestedHost::Name))
         .map(|target| target.host)
         .map_err(|status| status.as_u16())
 }
@@ -40,7 +40,7 @@ fn a_target_begins_with_a_slash_or_is_an_asterisk() {
         let (parts, ()) = request.uri(Uri::from_parts(uri).unwrap()).body(()).unwrap().into_parts();
         let target = Target { authority: None, host: None };
         let path = target.path(&parts).map(|path| Uri::from(path).to_string());
-        assert!(path.is_ok() || Target::of(&parts, Asked::Clear).is_err(), "{path:?}");
+        assert!(path.is_ok() || Target::of(&parts, RequestedHost::Clear).is_err(), "{path:?}");
         path.map_err(|status| status.as_u16())
     };
     let uri = |path: &[u8], scheme: Option<Scheme>| {
@@ -139,7 +139,7 @@ fn a_client_that_asked_for_nobody_gets_what_its_certificate_is_for() {
     let asked = |host: &str| {
         let request = Request::builder().uri("/").header(HOST, host).body(()).unwrap();
         let is_shown = |name: &str| name == "a.example";
-        Target::of(&request.into_parts().0, Asked::Nobody(&is_shown))
+        Target::of(&request.into_parts().0, RequestedHost::Nobody(&is_shown))
             .map(drop)
             .map_err(|status| status.as_u16())
     };

@@ -28,7 +28,7 @@ fn a_handshake_is_complete_after_syn_sent_and_syn_recv() {
 
 #[test]
 fn each_answer_of_the_kernel_has_its_reason() {
-    let all = Facts::Given { given: 100, taken: 100 };
+    let all = ConnectFacts::Given { given: 100, taken: 100 };
     let of = |client_fail, syn_data| {
         let info = TcpInfo { client_fail, syn_data, ..info(1, 0, 0) };
         all.outcome(&info)
@@ -40,7 +40,7 @@ fn each_answer_of_the_kernel_has_its_reason() {
     assert_eq!(of(ClientFail::SynRetransmitted, false), Outcome::Handshake(Reason::SynTimedOut));
     assert_eq!(of(ClientFail::None, false), Outcome::Handshake(Reason::SystemDisabled));
     let accepted = TcpInfo { syn_data: true, ..info(1, 0, 0) };
-    assert_eq!(Facts::Given { given: 100, taken: 60 }.outcome(&accepted), Outcome::AcceptedPart);
-    let plain = Facts::Plain(Reason::FailureMemory);
+    assert_eq!(ConnectFacts::Given { given: 100, taken: 60 }.outcome(&accepted), Outcome::AcceptedPart);
+    let plain = ConnectFacts::Plain(Reason::FailureMemory);
     assert_eq!(plain.outcome(&accepted), Outcome::Handshake(Reason::FailureMemory));
 }

@@ -23,7 +23,7 @@ fn syn(v6: bool) -> Vec<u8> {
 fn a_syn_is_read_by_its_headers() {
     let cookie = Cookie::new(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     for (v6, client) in [(false, "10.0.0.1"), (true, "fd00::1")] {
-        let asked = Asked::parse(&syn(v6)).unwrap();
+        let asked = SynFlight::parse(&syn(v6)).unwrap();
         assert_eq!(asked.flow.client, client.parse::<IpAddr>().unwrap());
         assert_eq!(asked.option, Some(FastOpen::Cookie(FastOpenForm::Standard, cookie)));
         assert_eq!(asked.data, 100);
@@ -35,15 +35,15 @@ fn damaged_headers_are_not_read() {
     for v6 in [false, true] {
         let whole = syn(v6);
         for len in 0..whole.len() {
-            assert_eq!(Asked::parse(&whole[..len]), None, "{len} bytes");
+            assert_eq!(SynFlight::parse(&whole[..len]), None, "{len} bytes");
         }
         let mut short = whole.clone();
         // The packet claims to be shorter than its headers.
         short[if v6 { 5 } else { 3 }] = 20;
         short[if v6 { 4 } else { 2 }] = 0;
-        assert_eq!(Asked::parse(&short), None);
+        assert_eq!(SynFlight::parse(&short), None);
     }
     let mut extended = syn(true);
     extended[6] = 0;
-    assert_eq!(Asked::parse(&extended), None, "IPv6 with an extension");
+    assert_eq!(SynFlight::parse(&extended), None, "IPv6 with an extension");
 }

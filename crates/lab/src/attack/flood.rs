@@ -50,7 +50,7 @@ pub enum Clients {
 
 /// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Damage {
+pub struct FloodDamage {
     /// The maximum number of pending first flights at one time.
     pub pending: u32,
     /// IP bytes that reached the stolen addresses.
@@ -71,7 +71,7 @@ pub struct Damage {
 
 impl Flood {
     /// Runs the flood.
-    pub fn run(self) -> Damage {
+    pub fn run(self) -> FloodDamage {
         let mut world = World::new();
         let server = address(1);
         let pending = Arc::new(match self.clients {
@@ -110,8 +110,14 @@ impl Flood {
         damage
     }
 
-    fn flood(self, world: &mut World, server: IpAddr, pending: &PendingLimit, honest: &mut u128) -> Damage {
-        let mut damage = Damage {
+    fn flood(
+        self,
+        world: &mut World,
+        server: IpAddr,
+        pending: &PendingLimit,
+        honest: &mut u128,
+    ) -> FloodDamage {
+        let mut damage = FloodDamage {
             pending: 0,
             reflected: 0,
             executed: 0,

@@ -37,7 +37,7 @@ impl Settings {
 
 /// What the server holds at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldResources {
     /// Connections.
     pub connections: usize,
     /// Bytes in send and receive buffers.
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// Lets time pass, and returns what the server then holds.
-    pub fn after(&mut self, seconds: u64) -> Held {
+    pub fn after(&mut self, seconds: u64) -> HeldResources {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(next) = self.stack.poll_timeout().filter(|next| *next <= end) {
             self.now = next.max(self.now);
@@ -136,12 +136,12 @@ impl World {
             self.work();
         }
         self.now = end;
-        Held { connections: self.stack.connections(), bytes: self.stack.buffer_bytes() }
+        HeldResources { connections: self.stack.connections(), bytes: self.stack.buffer_bytes() }
     }
 }
 
 /// `count` connections of `clients` clients.
-fn run(settings: Settings, count: u32, clients: u32) -> Option<[Held; 3]> {
+fn run(settings: Settings, count: u32, clients: u32) -> Option<[HeldResources; 3]> {
     let mut world = World::new(settings)?;
     for n in 0..count {
         world.asks(address(16 + n % clients), (10_000 + n / clients) as u16);
@@ -165,7 +165,7 @@ pub fn table() -> Table {
     let mut table = Table::new(title, &columns);
     for (name, settings, clients) in ROWS {
         let Some([first, second, third]) = run(settings, COUNT, clients) else { continue };
-        let mb = |held: Held| held.bytes as f64 / 1e6;
+        let mb = |held: HeldResources| held.bytes as f64 / 1e6;
         table.row([
             name.into(),
             first.connections.into(),

@@ -8,7 +8,7 @@ use super::{BenchError, Rounds, progress};
 use crate::table::Table;
 use serde_json::json;
 use std::process::Command;
-use testbed::Place;
+use testbed::BulkTestbed;
 
 pub use server::{Server, run as run_server};
 
@@ -33,12 +33,12 @@ impl Peer {
 
 /// What curl does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BulkWay {
     Download,
     Upload,
 }
 
-impl Way {
+impl BulkWay {
     const ALL: [Self; 2] = [Self::Download, Self::Upload];
 
     const fn name(self) -> &'static str {
@@ -51,7 +51,7 @@ impl Way {
 
 /// One direction, bytes a second in each round.
 struct Figures {
-    way: Way,
+    way: BulkWay,
     /// For each of [`Peer::ALL`].
     rates: [Vec<f64>; 3],
 }
@@ -77,9 +77,9 @@ impl Figures {
 /// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let bytes = if options.quick { BYTES / 5 } else { BYTES };
-    let place = Place::make(bytes)?;
+    let place = BulkTestbed::make(bytes)?;
     let mut all: Vec<_> =
-        Way::ALL.map(|way| Figures { way, rates: Default::default() }).into_iter().collect();
+        BulkWay::ALL.map(|way| Figures { way, rates: Default::default() }).into_iter().collect();
     for round in 0..=options.rounds {
         for figures in &mut all {
             for (peer, rates) in Peer::ALL.into_iter().zip(&mut figures.rates) {
@@ -100,7 +100,7 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
 }
 
 /// One transfer by curl. Returns bytes a second.
-fn transfer(place: &Place, peer: Peer, way: Way, bytes: u64) -> Result<f64, BenchError> {
+fn transfer(place: &BulkTestbed, peer: Peer, way: BulkWay, bytes: u64) -> Result<f64, BenchError> {
     let url = format!("http://{}/", place.address(peer));
     let mut curl = Command::new("ip");
     curl.args([
@@ -117,8 +117,8 @@ fn transfer(place: &Place, peer: Peer, way: Way, bytes: u64) -> Result<f64, Benc
         "/dev/null",
     ]);
     match way {
-        Way::Download => curl.args(["-w", "%{size_download} %{speed_download}"]),
-        Way::Upload => {
+        BulkWay::Download => curl.args(["-w", "%{size_download} %{speed_download}"]),
+        BulkWay::Upload => {
             curl.args(["-H", "Expect:", "-w", "%{size_upload} %{speed_upload}", "-T"]).arg(place.file())
         }
     };

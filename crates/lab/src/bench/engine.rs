@@ -1,7 +1,7 @@
 //! `bench engine`: all rows, alternating with smoltcp.
 
 use super::memory::{self, Memory};
-use super::ours::Open;
+use super::ours::OpenBy;
 use super::smoltcp::Drive;
 use super::{
     BenchError, Budget, Rounds, Sample, World, measure, ours, ours_bulk, progress, report, smoltcp,
@@ -53,12 +53,12 @@ impl Row {
 
     fn world(self) -> Result<Box<dyn World>, BenchError> {
         Ok(match self {
-            Self::FastOpen => Box::new(ours::Connections::new(Open::Cookie, 0)?),
+            Self::FastOpen => Box::new(ours::Connections::new(OpenBy::Cookie, 0)?),
             Self::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Documented, 0)?),
             Self::SmoltcpBest => Box::new(smoltcp::Connections::new(Drive::Best, 0)?),
-            Self::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, 0)?),
-            Self::Handshake => Box::new(ours::Connections::new(Open::Handshake, 0)?),
-            Self::FastOpenIdle => Box::new(ours::Connections::new(Open::Cookie, IDLE)?),
+            Self::DataInSynAck => Box::new(ours::Connections::new(OpenBy::CookieAndDataInSynAck, 0)?),
+            Self::Handshake => Box::new(ours::Connections::new(OpenBy::Handshake, 0)?),
+            Self::FastOpenIdle => Box::new(ours::Connections::new(OpenBy::Cookie, IDLE)?),
             Self::SmoltcpBestIdle => Box::new(smoltcp::Connections::new(Drive::Best, IDLE)?),
             Self::Bulk => Box::new(ours_bulk::Bulk::new(false)?),
             Self::BulkTimestamps => Box::new(ours_bulk::Bulk::new(true)?),

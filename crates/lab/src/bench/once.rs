@@ -1,6 +1,6 @@
 //! A fixed amount of work, so that a profiler sees nothing else and instruction counts repeat.
 
-use super::ours::Open;
+use super::ours::OpenBy;
 use super::smoltcp::Drive;
 use super::{BenchError, Budget, World, measure, ours, ours_bulk, smoltcp, smoltcp_bulk, sockets};
 use clap::{Args, ValueEnum};
@@ -45,9 +45,9 @@ enum Work {
 pub fn run(options: &Once) -> Result<String, BenchError> {
     let idle = options.idle as usize;
     let mut world: Box<dyn World> = match options.work {
-        Work::FastOpen => Box::new(ours::Connections::new(Open::Cookie, idle)?),
-        Work::DataInSynAck => Box::new(ours::Connections::new(Open::CookieAndDataInSynAck, idle)?),
-        Work::Handshake => Box::new(ours::Connections::new(Open::Handshake, idle)?),
+        Work::FastOpen => Box::new(ours::Connections::new(OpenBy::Cookie, idle)?),
+        Work::DataInSynAck => Box::new(ours::Connections::new(OpenBy::CookieAndDataInSynAck, idle)?),
+        Work::Handshake => Box::new(ours::Connections::new(OpenBy::Handshake, idle)?),
         Work::Endpoints => sockets::Row::Tasks.world()?,
         Work::EndpointsLoops => sockets::Row::Loops.world()?,
         Work::Smoltcp => Box::new(smoltcp::Connections::new(Drive::Best, idle)?),

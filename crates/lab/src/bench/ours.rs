@@ -17,7 +17,7 @@ pub const SERVICE: SocketAddr = SocketAddr::new(SERVER, 80);
 
 /// How connections open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Open {
+pub enum OpenBy {
     /// With an ordinary handshake, as the reference does.
     Handshake,
     /// With Fast Open; the response follows the SYN-ACK. The default configuration.
@@ -122,7 +122,7 @@ impl Pair {
 /// 64 connections in flight, each opened, used and closed.
 pub struct Connections {
     pair: Pair,
-    open: Open,
+    open: OpenBy,
     connect: ConnectConfig,
     started: u64,
     requests: u64,
@@ -134,8 +134,8 @@ pub struct Connections {
 
 impl Connections {
     /// Both ends, with `idle` established connections in addition, and the cookie known.
-    pub fn new(open: Open, idle: usize) -> Result<Self, BenchError> {
-        let tcp = firstflight_tcp::Config::default().data_in_syn_ack(open == Open::CookieAndDataInSynAck);
+    pub fn new(open: OpenBy, idle: usize) -> Result<Self, BenchError> {
+        let tcp = firstflight_tcp::Config::default().data_in_syn_ack(open == OpenBy::CookieAndDataInSynAck);
         let mut world = Self {
             pair: Pair::new(tcp, 1024)?,
             open,
@@ -148,7 +148,7 @@ impl Connections {
             buffer: Box::new([0; 2048]),
         };
         world.add_idle(idle)?;
-        world.connect.fast_open = open != Open::Handshake;
+        world.connect.fast_open = open != OpenBy::Handshake;
         world.learn_cookie()?;
         Ok(world)
     }
@@ -284,9 +284,9 @@ impl Connections {
 impl World for Connections {
     fn name(&self) -> &'static str {
         match self.open {
-            Open::Handshake => "firstflight, ordinary handshake",
-            Open::Cookie => "firstflight, Fast Open",
-            Open::CookieAndDataInSynAck => "firstflight, Fast Open with data in the SYN-ACK",
+            OpenBy::Handshake => "firstflight, ordinary handshake",
+            OpenBy::Cookie => "firstflight, Fast Open",
+            OpenBy::CookieAndDataInSynAck => "firstflight, Fast Open with data in the SYN-ACK",
         }
     }
 
@@ -307,7 +307,7 @@ impl World for Connections {
         let server = self.pair.server.counters();
         let opened = server.passive_opens - self.idle;
         // The first connection requested the cookie. Each later connection was accepted with it.
-        let early = if self.open == Open::Handshake { 0 } else { opened - 1 };
+        let early = if self.open == OpenBy::Handshake { 0 } else { opened - 1 };
         let taken = self.pair.client.counters().first_flights_taken;
         let flying = IN_FLIGHT as u64;
         let whole = server.first_flights_accepted == early

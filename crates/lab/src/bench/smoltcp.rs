@@ -32,17 +32,17 @@ pub struct Port {
 }
 
 /// A packet that was received.
-pub struct Received<'a>(&'a [u8]);
+pub struct SmoltcpPacket<'a>(&'a [u8]);
 /// Space for a packet.
-pub struct Room<'a>(&'a mut Batch);
+pub struct PacketRoom<'a>(&'a mut Batch);
 
-impl phy::RxToken for Received<'_> {
+impl phy::RxToken for SmoltcpPacket<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
         f(self.0)
     }
 }
 
-impl phy::TxToken for Room<'_> {
+impl phy::TxToken for PacketRoom<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         let Some(buffer) = self.0.free() else { unreachable!("a token is made when there is room") };
         let result = f(&mut buffer[..len]);
@@ -52,18 +52,18 @@ impl phy::TxToken for Room<'_> {
 }
 
 impl Device for Port {
-    type RxToken<'a> = Received<'a>;
-    type TxToken<'a> = Room<'a>;
+    type RxToken<'a> = SmoltcpPacket<'a>;
+    type TxToken<'a> = PacketRoom<'a>;
 
-    fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Room<'_>)> {
+    fn receive(&mut self, _: Instant) -> Option<(SmoltcpPacket<'_>, PacketRoom<'_>)> {
         // There is space for an answer to each packet: both batches have the same size, and tx was empty.
         self.tx.free()?;
-        Some((Received(self.rx.take()?), Room(&mut self.tx)))
+        Some((SmoltcpPacket(self.rx.take()?), PacketRoom(&mut self.tx)))
     }
 
-    fn transmit(&mut self, _: Instant) -> Option<Room<'_>> {
+    fn transmit(&mut self, _: Instant) -> Option<PacketRoom<'_>> {
         self.tx.free()?;
-        Some(Room(&mut self.tx))
+        Some(PacketRoom(&mut self.tx))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -76,7 +76,7 @@ impl Device for Port {
 }
 
 /// One end.
-pub struct End {
+pub struct SmoltcpEnd {
     /// Its interface.
     pub interface: Interface,
     /// Its sockets.
@@ -84,7 +84,7 @@ pub struct End {
     device: Port,
 }
 
-impl End {
+impl SmoltcpEnd {
     fn new(address: IpAddress, seed: u64) -> Self {
         let mut device = Port { rx: Batch::new(), tx: Batch::new() };
         let mut config = Config::new(HardwareAddress::Ip);
@@ -134,9 +134,9 @@ impl End {
 /// A client's and a server's end.
 pub struct Pair {
     /// The client's end.
-    pub client: End,
+    pub client: SmoltcpEnd,
     /// The server's end.
-    pub server: End,
+    pub server: SmoltcpEnd,
     /// Virtual time.
     pub now: Instant,
     next_port: u16,
@@ -145,7 +145,7 @@ pub struct Pair {
 impl Pair {
     /// Two ends without sockets.
     pub fn new() -> Self {
-        let (client, server) = (End::new(CLIENT, 1), End::new(SERVER, 2));
+        let (client, server) = (SmoltcpEnd::new(CLIENT, 1), SmoltcpEnd::new(SERVER, 2));
         Self { client, server, now: Instant::from_secs(1000), next_port: *PORTS.start() }
     }
 
@@ -178,7 +178,7 @@ impl Pair {
 
     /// Packets carried.
     pub fn packets(&self) -> u64 {
-        let of = |end: &End| end.device.rx.carried() + end.device.tx.carried();
+        let of = |end: &SmoltcpEnd| end.device.rx.carried() + end.device.tx.carried();
         of(&self.client) + of(&self.server)
     }
 }

@@ -3,7 +3,7 @@
 
 pub mod lane;
 
-use super::ours::{self, CLIENT, Open, SERVICE};
+use super::ours::{self, CLIENT, OpenBy, SERVICE};
 use super::{BenchError, Budget, IN_FLIGHT, REQUEST, RESPONSE, Rounds, Sample, World, measure, progress};
 use crate::table::Table;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
@@ -53,10 +53,10 @@ impl Row {
     /// Both ends, ready.
     pub fn world(self) -> Result<Box<dyn World>, BenchError> {
         Ok(match self {
-            Self::Raw => Box::new(ours::Connections::new(Open::Cookie, 0)?),
-            Self::Tasks => Box::new(Sockets::new(self, Ends::engine()?, true)?),
-            Self::Loops => Box::new(Sockets::new(self, Ends::engine()?, false)?),
-            Self::Tokio => Box::new(Sockets::new(self, Ends::system()?, true)?),
+            Self::Raw => Box::new(ours::Connections::new(OpenBy::Cookie, 0)?),
+            Self::Tasks => Box::new(Sockets::new(self, SocketEnds::engine()?, true)?),
+            Self::Loops => Box::new(Sockets::new(self, SocketEnds::engine()?, false)?),
+            Self::Tokio => Box::new(Sockets::new(self, SocketEnds::system()?, true)?),
         })
     }
 }
@@ -145,7 +145,7 @@ fn as_json(rows: &[Figures], options: &Rounds) -> String {
 }
 
 /// A client and a server.
-enum Ends {
+enum SocketEnds {
     Engine { client: Endpoint, server: Endpoint, listener: Listener, config: ConnectConfig },
     System { listener: TcpListener, port: u16, next: AtomicU8 },
 }
@@ -158,14 +158,14 @@ pub fn wrong(error: io::Error) -> BenchError {
     BenchError::refused("a socket", error)
 }
 
-type Made = (Runtime, Ends);
+type MadeSockets = (Runtime, SocketEnds);
 
-impl Ends {
+impl SocketEnds {
     fn runtime() -> Result<Runtime, BenchError> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(wrong)
     }
 
-    fn engine() -> Result<Made, BenchError> {
+    fn engine() -> Result<MadeSockets, BenchError> {
         let runtime = Self::runtime()?;
         let entered = runtime.enter();
         let (here, there) = Lane::pair();
@@ -183,7 +183,7 @@ impl Ends {
         Ok((runtime, Self::Engine { client, server, listener, config }))
     }
 
-    fn system() -> Result<Made, BenchError> {
+    fn system() -> Result<MadeSockets, BenchError> {
         let runtime = Self::runtime()?;
         let entered = runtime.enter();
         let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(wrong)?;
@@ -284,7 +284,7 @@ struct Sockets {
 
 /// What the tasks share.
 struct Shared {
-    ends: Ends,
+    ends: SocketEnds,
     /// Connections of this batch that were begun.
     begun: AtomicU64,
     /// Connections of this batch that are closed.
@@ -322,7 +322,7 @@ fn begin(shared: Arc<Shared>) {
 }
 
 impl Sockets {
-    fn new(row: Row, (runtime, ends): Made, tasks: bool) -> Result<Self, BenchError> {
+    fn new(row: Row, (runtime, ends): MadeSockets, tasks: bool) -> Result<Self, BenchError> {
         let shared = Arc::new(Shared {
             ends,
             begun: AtomicU64::new(0),
@@ -381,15 +381,15 @@ impl World for Sockets {
 
     fn packets(&self) -> u64 {
         match &self.shared.ends {
-            Ends::Engine { client, server, .. } => {
+            SocketEnds::Engine { client, server, .. } => {
                 client.counters().packets_in + server.counters().packets_in
             }
-            Ends::System { .. } => 0,
+            SocketEnds::System { .. } => 0,
         }
     }
 
     fn check(&self) -> Result<(), BenchError> {
-        let Ends::Engine { client, server, .. } = &self.shared.ends else { return Ok(()) };
+        let SocketEnds::Engine { client, server, .. } = &self.shared.ends else { return Ok(()) };
         let (asked, served) = (client.counters(), server.counters());
         if served.first_flights_accepted != self.done() || asked.resets_sent + served.resets_sent > 0 {
             return Err(BenchError::Wrong(format!(

@@ -1,6 +1,6 @@
 //! Each world does the work that its figures describe. No test asserts a time.
 
-use super::ours::Open;
+use super::ours::OpenBy;
 use super::smoltcp::Drive;
 use super::{Budget, Pattern, Sample, World, measure, ours, ours_bulk, smoltcp, smoltcp_bulk};
 
@@ -10,7 +10,9 @@ fn run(world: &mut dyn World, units: u64) -> Sample {
 
 #[test]
 fn our_connections_take_as_few_packets_as_promised() {
-    for (open, packets) in [(Open::Handshake, 6.0), (Open::Cookie, 5.0), (Open::CookieAndDataInSynAck, 4.0)] {
+    for (open, packets) in
+        [(OpenBy::Handshake, 6.0), (OpenBy::Cookie, 5.0), (OpenBy::CookieAndDataInSynAck, 4.0)]
+    {
         let mut world = ours::Connections::new(open, 0).unwrap();
         run(&mut world, 1000);
         let each = run(&mut world, 1000).packets_per_unit();
@@ -30,7 +32,7 @@ fn smoltcp_connections_take_the_packets_that_its_drive_makes() {
 
 #[test]
 fn idle_connections_stay_on_both_stacks() {
-    run(&mut ours::Connections::new(Open::Cookie, 200).unwrap(), 1000);
+    run(&mut ours::Connections::new(OpenBy::Cookie, 200).unwrap(), 1000);
     run(&mut smoltcp::Connections::new(Drive::Best, 200).unwrap(), 1000);
 }
 

@@ -2,7 +2,7 @@
 
 use super::memory::{FLIGHTS, live};
 use super::tao::{self, Tao};
-use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
+use super::{Base, ModelFailed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use crate::attack::world::spoof;
 use crate::certified;
 use crate::exchange::session::{Client, Server, Session};
@@ -41,7 +41,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(kind: Kind, base: Base) -> Result<Self, Failed> {
+    pub fn new(kind: Kind, base: Base) -> Result<Self, ModelFailed> {
         let executed = Rc::new(Cell::new(0));
         let count = Rc::clone(&executed);
         let path = PathConfig::with_delay(base.rtt / 2);
@@ -50,7 +50,7 @@ impl Scene {
             move || -> Box<dyn Session> { Box::new(Server::new(REQUEST.len(), RESPONSE, Rc::clone(&count))) };
         let setting = Setting { path, tcp, seed: base.seed };
         let made = Exchange::new(&setting, Box::new(service));
-        let mut world = made.map_err(|error| Failed("the path", error.to_string()))?;
+        let mut world = made.map_err(|error| ModelFailed("the path", error.to_string()))?;
         if kind == Kind::Ttcp {
             world.leave = Some(tao::client());
             world.gate = Some(Tao::gate());
@@ -68,18 +68,19 @@ impl Scene {
     }
 
     /// Round trips of a visit, from this address.
-    fn visit(&mut self, from: Option<std::net::IpAddr>) -> Result<f64, Failed> {
+    fn visit(&mut self, from: Option<std::net::IpAddr>) -> Result<f64, ModelFailed> {
         let config = self.config().local(from.map(|ip| SocketAddr::new(ip, 0)));
         let began = self.world.now;
         let seen = self.world.visit(&REQUEST, &config, Client::new(RESPONSE), PATIENCE);
-        let first = seen.first_byte.ok_or_else(|| Failed("a visit", format!("{:?}: no byte", self.kind)))?;
+        let first =
+            seen.first_byte.ok_or_else(|| ModelFailed("a visit", format!("{:?}: no byte", self.kind)))?;
         self.world.run(BETWEEN);
         Ok(self.base.trips(first - began))
     }
 
     /// A second request on a connection that is open.
-    fn again(&mut self) -> Result<f64, Failed> {
-        let none = || Failed("a visit", "no connection".into());
+    fn again(&mut self) -> Result<f64, ModelFailed> {
+        let none = || ModelFailed("a visit", "no connection".into());
         let id = self.world.open(&REQUEST, &self.config()).ok_or_else(none)?;
         self.world.resume(id, Client::new(RESPONSE), PATIENCE);
         self.world.run(self.base.rtt);
@@ -90,7 +91,7 @@ impl Scene {
 }
 
 /// All numbers of a row.
-pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
+pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, ModelFailed> {
     let mut scene = Scene::new(kind, base)?;
     let first = scene.visit(None)?;
     let later = if kind == Kind::Persistent { scene.again()? } else { scene.visit(None)? };
@@ -111,12 +112,12 @@ pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
 }
 
 /// Executions of copies of a visit's SYN: soon after the connection has ended, and after TIME-WAIT.
-fn replayed(scene: &mut Scene) -> Result<u32, Failed> {
+fn replayed(scene: &mut Scene) -> Result<u32, ModelFailed> {
     scene.world.overheard = Some(Vec::new());
     scene.visit(None)?;
     let packets = scene.world.overheard.take().unwrap_or_default();
     let syn = packets.into_iter().find(|packet| is_syn(packet));
-    let syn = syn.ok_or_else(|| Failed("a replay", "no SYN was overheard".into()))?;
+    let syn = syn.ok_or_else(|| ModelFailed("a replay", "no SYN was overheard".into()))?;
     let before = scene.executed.get();
     for wait in [1, 100] {
         scene.world.run(Duration::from_secs(wait));
@@ -187,7 +188,7 @@ fn prepare(scene: &mut Scene) {
 }
 
 /// Bytes that the victim gets for each byte of a first flight in its name.
-fn reflected(kind: Kind, base: Base, stolen: bool) -> Result<f64, Failed> {
+fn reflected(kind: Kind, base: Base, stolen: bool) -> Result<f64, ModelFailed> {
     let mut scene = Scene::new(kind, base)?;
     prepare(&mut scene);
     let syn = forged(kind, 4000, stolen, &mut ChaCha20Rng::seed_from_u64(base.seed));
@@ -197,8 +198,8 @@ fn reflected(kind: Kind, base: Base, stolen: bool) -> Result<f64, Failed> {
 }
 
 /// Bytes that the server keeps for each of many first flights without a credential.
-fn memory(kind: Kind, base: Base) -> Result<f64, Failed> {
-    let held = |flights: u16| -> Result<f64, Failed> {
+fn memory(kind: Kind, base: Base) -> Result<f64, ModelFailed> {
+    let held = |flights: u16| -> Result<f64, ModelFailed> {
         let mut scene = Scene::new(kind, base)?;
         prepare(&mut scene);
         let mut random = ChaCha20Rng::seed_from_u64(base.seed);

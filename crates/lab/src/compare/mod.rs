@@ -148,12 +148,12 @@ pub struct Row {
 /// A model did not do what it should.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: {1}")]
-pub struct Failed(pub &'static str, pub String);
+pub struct ModelFailed(pub &'static str, pub String);
 
 /// Runs everything. Returns the text to print.
-pub fn run(options: &Compare) -> Result<String, Failed> {
+pub fn run(options: &Compare) -> Result<String, ModelFailed> {
     if !(0.0..=1.0).contains(&options.hits) {
-        return Err(Failed("--hits", "a share from 0 to 1".into()));
+        return Err(ModelFailed("--hits", "a share from 0 to 1".into()));
     }
     let mut all = Vec::new();
     for make in rows::MAKE {

@@ -2,7 +2,7 @@
 
 use super::memory::{FLIGHTS, live};
 use super::tls::{Files, NAME};
-use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
+use super::{Base, ModelFailed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use bytes::BytesMut;
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
@@ -46,7 +46,7 @@ impl TokenLog for Tokens {
 }
 
 /// One end.
-struct End {
+struct QuicEnd {
     endpoint: Endpoint,
     connections: BTreeMap<usize, (ConnectionHandle, Connection)>,
     incoming: VecDeque<Incoming>,
@@ -56,8 +56,8 @@ struct End {
 struct World {
     kind: Kind,
     base: Base,
-    client: End,
-    server: End,
+    client: QuicEnd,
+    server: QuicEnd,
     config: ClientConfig,
     now: Instant,
     /// When it arrives, whether at the server, the client's address, and the datagram.
@@ -73,17 +73,17 @@ struct World {
     silent: bool,
 }
 
-fn wrong(error: &dyn std::fmt::Debug) -> Failed {
-    Failed("QUIC", format!("{error:?}"))
+fn wrong(error: &dyn std::fmt::Debug) -> ModelFailed {
+    ModelFailed("QUIC", format!("{error:?}"))
 }
 
-fn end(server: Option<ServerConfig>, seed: u64, number: u8) -> End {
+fn end(server: Option<ServerConfig>, seed: u64, number: u8) -> QuicEnd {
     let mut config = EndpointConfig::default();
     let mut bytes = [number; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     config.rng_seed(Some(bytes));
     let endpoint = Endpoint::new(Arc::new(config), server.map(Arc::new), false, None);
-    End { endpoint, connections: BTreeMap::new(), incoming: VecDeque::new() }
+    QuicEnd { endpoint, connections: BTreeMap::new(), incoming: VecDeque::new() }
 }
 
 fn transport() -> Arc<TransportConfig> {
@@ -93,7 +93,7 @@ fn transport() -> Arc<TransportConfig> {
 }
 
 impl World {
-    fn new(kind: Kind, files: &Files, base: Base) -> Result<Self, Failed> {
+    fn new(kind: Kind, files: &Files, base: Base) -> Result<Self, ModelFailed> {
         // QUIC knows no other number (RFC 9001 §4.6.1).
         let mut tls = files.server(u32::MAX)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Opens a connection, and a stream with the request if it can be early data.
-    fn connect(&mut self) -> Result<usize, Failed> {
+    fn connect(&mut self) -> Result<usize, ModelFailed> {
         let made = self.client.endpoint.connect(self.now, self.config.clone(), SERVER, NAME);
         let (handle, mut connection) = made.map_err(|error| wrong(&error))?;
         if self.kind.early && connection.has_0rtt() {
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Round trips until the first byte of the response on a new connection.
-    fn visit(&mut self) -> Result<f64, Failed> {
+    fn visit(&mut self) -> Result<f64, ModelFailed> {
         let began = self.now;
         let id = self.connect()?;
         let first = self.wait(id)?;
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// When the first byte of a response arrives on `id`.
-    fn wait(&mut self, id: usize) -> Result<Instant, Failed> {
+    fn wait(&mut self, id: usize) -> Result<Instant, ModelFailed> {
         let end = self.now + PATIENCE;
         loop {
             self.act();
@@ -163,7 +163,7 @@ impl World {
             // The application may have written.
             self.act();
             if !self.step(end) {
-                return Err(Failed("QUIC", format!("{:?}: no response", self.kind)));
+                return Err(ModelFailed("QUIC", format!("{:?}: no response", self.kind)));
             }
         }
     }
@@ -385,7 +385,7 @@ fn ask(connection: &mut Connection) {
 }
 
 /// All numbers of a row.
-pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
+pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, ModelFailed> {
     let files = Files::new()?;
     let mut world = World::new(kind, &files, base)?;
     let (first, later) = (world.visit()?, world.visit()?);
@@ -418,7 +418,7 @@ pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, Failed> {
 
 /// Bytes that come back for each byte of a first flight to which nobody answers. Its client has made this number of
 /// visits before, so it may have a token.
-fn reflected(kind: Kind, files: &Files, base: Base, visits: u32) -> Result<f64, Failed> {
+fn reflected(kind: Kind, files: &Files, base: Base, visits: u32) -> Result<f64, ModelFailed> {
     let mut world = World::new(kind, files, base)?;
     for _ in 0..visits {
         world.visit()?;
@@ -436,8 +436,8 @@ fn reflected(kind: Kind, files: &Files, base: Base, visits: u32) -> Result<f64, 
 }
 
 /// Bytes that the server keeps for each of many first flights.
-fn memory(kind: Kind, files: &Files, base: Base) -> Result<f64, Failed> {
-    let held = |flights: u16| -> Result<f64, Failed> {
+fn memory(kind: Kind, files: &Files, base: Base) -> Result<f64, ModelFailed> {
+    let held = |flights: u16| -> Result<f64, ModelFailed> {
         let mut world = World::new(kind, files, base)?;
         let mut all = Vec::new();
         for _ in 0..flights {

@@ -1,9 +1,9 @@
 //! The rows of the table.
 
 use super::engine::{self, Kind};
-use super::{Compare, Failed, Row, Source, Words, formulas, inside, quic, tcpct, tls};
+use super::{Compare, ModelFailed, Row, Source, Words, formulas, inside, quic, tcpct, tls};
 
-type Make = fn(&Compare) -> Result<Row, Failed>;
+type Make = fn(&Compare) -> Result<Row, ModelFailed>;
 
 /// In the order of the table.
 pub const MAKE: [Make; 20] = [
@@ -37,7 +37,7 @@ fn row(name: &'static str, source: Source, numbers: super::Numbers) -> Row {
     Row { name, source, numbers, words: Words::default(), links: ADDRESS, moving: AGAIN, leaves_out: "" }
 }
 
-fn handshake(options: &Compare) -> Result<Row, Failed> {
+fn handshake(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = engine::numbers(Kind::Handshake, options.base())?;
     Ok(Row {
         words: Words::NONE,
@@ -46,7 +46,7 @@ fn handshake(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn persistent(options: &Compare) -> Result<Row, Failed> {
+fn persistent(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = engine::numbers(Kind::Persistent, options.base())?;
     Ok(Row {
         words: Words::NONE,
@@ -56,7 +56,7 @@ fn persistent(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn preconnect(options: &Compare) -> Result<Row, Failed> {
+fn preconnect(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words::spoofed("as TCP"),
         links: "the address, and what the browser guesses",
@@ -65,7 +65,7 @@ fn preconnect(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn spdy(options: &Compare) -> Result<Row, Failed> {
+fn spdy(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words::spoofed("as TCP"),
         links: "all requests to the site",
@@ -78,7 +78,7 @@ fn spdy(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn ttcp(options: &Compare) -> Result<Row, Failed> {
+fn ttcp(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = engine::numbers(Kind::Ttcp, options.base())?;
     Ok(Row {
         words: Words { stolen: "as blind", ..Words::default() },
@@ -88,10 +88,10 @@ fn ttcp(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn tcpct_row(options: &Compare) -> Result<Row, Failed> {
+fn tcpct_row(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = tcpct::numbers(options.base());
     if tcpct::rest(options.base()) != Some(2.0) {
-        return Err(Failed("TCPCT", "the rest of a response takes two round trips".into()));
+        return Err(ModelFailed("TCPCT", "the rest of a response takes two round trips".into()));
     }
     Ok(Row {
         words: Words::NONE,
@@ -100,7 +100,7 @@ fn tcpct_row(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn rapid_restart(_: &Compare) -> Result<Row, Failed> {
+fn rapid_restart(_: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words { copies: "not stated", ..Words::spoofed("not stated") },
         links: "the address, and the cookie of the last connection",
@@ -109,7 +109,7 @@ fn rapid_restart(_: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn fast_open(options: &Compare) -> Result<Row, Failed> {
+fn fast_open(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = engine::numbers(Kind::FastOpen, options.base())?;
     Ok(Row {
         links: "the address, and a cookie for each server",
@@ -118,7 +118,7 @@ fn fast_open(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn asap(options: &Compare) -> Result<Row, Failed> {
+fn asap(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = engine::numbers(Kind::Asap, options.base())?;
     Ok(Row {
         links: "the address, and the key until the client changes it",
@@ -128,7 +128,7 @@ fn asap(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn asap_inside(options: &Compare) -> Result<Row, Failed> {
+fn asap_inside(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words { copies: "as ASAP", ..Words::spoofed("attack dns") },
         links: "as ASAP; the resolver sees sealed names",
@@ -138,7 +138,7 @@ fn asap_inside(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn rsa_512(options: &Compare) -> Result<Row, Failed> {
+fn rsa_512(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         links: "the address, and the key until the client changes it",
         moving: "2, until a verifier has certified the new address",
@@ -152,7 +152,7 @@ fn rsa_512(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn dnssec(_: &Compare) -> Result<Row, Failed> {
+fn dnssec(_: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         links: "the address, and its key in the DNS",
         words: Words { copies: "as ASAP", ..Words::spoofed("not stated") },
@@ -166,7 +166,7 @@ fn dnssec(_: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn udt(_: &Compare) -> Result<Row, Failed> {
+fn udt(_: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words { stolen: "not stated", ..Words::default() },
         leaves_out: "UDT's own recovery; spoofed, from draft-gg-udt-03: the first answer is as long as the first message, and nothing is kept before the cookie comes back; the first message holds no request; `transfer` runs it",
@@ -174,7 +174,7 @@ fn udt(_: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn tls_plain(options: &Compare) -> Result<Row, Failed> {
+fn tls_plain(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = tls::numbers(false, options.base())?;
     Ok(Row {
         links: "the address; tickets are used once",
@@ -184,7 +184,7 @@ fn tls_plain(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn tls_fast_open(options: &Compare) -> Result<Row, Failed> {
+fn tls_fast_open(options: &Compare) -> Result<Row, ModelFailed> {
     let numbers = tls::numbers(true, options.base())?;
     Ok(Row {
         words: Words { memory: "as TFO", ..Words::default() },
@@ -197,17 +197,17 @@ fn tls_fast_open(options: &Compare) -> Result<Row, Failed> {
 const MIGRATES: &str = "an open connection continues (RFC 9000, 9)";
 const QUIC: Source = Source::Run("quinn");
 
-fn quic_row(name: &'static str, options: &Compare, early: bool, proved: bool) -> Result<Row, Failed> {
+fn quic_row(name: &'static str, options: &Compare, early: bool, proved: bool) -> Result<Row, ModelFailed> {
     let numbers = quic::numbers(quic::Kind { early, proved }, options.base())?;
     Ok(Row { links: ADDRESS, moving: MIGRATES, ..row(name, QUIC, numbers) })
 }
 
-fn quic_one(options: &Compare) -> Result<Row, Failed> {
+fn quic_one(options: &Compare) -> Result<Row, ModelFailed> {
     let leaves_out = "post-quantum key shares, which take two packets; HTTP/3; always encrypted";
     Ok(Row { words: Words::NONE, leaves_out, ..quic_row("QUIC", options, false, false)? })
 }
 
-fn quic_zero(options: &Compare) -> Result<Row, Failed> {
+fn quic_zero(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         words: Words { stolen: "as blind", ..Words::default() },
         links: "the address; tickets are used once",
@@ -216,7 +216,7 @@ fn quic_zero(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn quic_retry(options: &Compare) -> Result<Row, Failed> {
+fn quic_retry(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         links: "the address, and the token, used once",
         leaves_out: "first contact is answered with Retry, later the token of the last connection saves that",
@@ -224,7 +224,7 @@ fn quic_retry(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn quic_token(options: &Compare) -> Result<Row, Failed> {
+fn quic_token(options: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         links: "the address, and the token, used once",
         leaves_out: "as above, with 0-RTT",
@@ -232,7 +232,7 @@ fn quic_token(options: &Compare) -> Result<Row, Failed> {
     })
 }
 
-fn sealed(_: &Compare) -> Result<Row, Failed> {
+fn sealed(_: &Compare) -> Result<Row, ModelFailed> {
     Ok(Row {
         links: "as ASAP or Fast Open, which carry it",
         words: Words::spoofed("as carrier"),

@@ -1,6 +1,6 @@
 //! TLS 1.3 over TCP with and without Fast Open: rustls over the engine.
 
-use super::{Base, Failed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
+use super::{Base, ModelFailed, Numbers, PATIENCE, REQUEST, RESPONSE, WATCHED};
 use crate::attack::world::spoof;
 use crate::exchange::session::Session;
 use crate::exchange::{CLIENT, Exchange, MOVED, SERVER, Setting, VICTIM, keys};
@@ -40,12 +40,12 @@ pub struct Files {
     pub roots: RootCertStore,
 }
 
-fn wrong(what: &'static str) -> impl Fn(&dyn std::error::Error) -> Failed {
-    move |error| Failed(what, error.to_string())
+fn wrong(what: &'static str) -> impl Fn(&dyn std::error::Error) -> ModelFailed {
+    move |error| ModelFailed(what, error.to_string())
 }
 
 impl Files {
-    pub fn new() -> Result<Self, Failed> {
+    pub fn new() -> Result<Self, ModelFailed> {
         let made = |error: rcgen::Error| wrong("a certificate")(&error);
         let mut authority = CertificateParams::new(Vec::new()).map_err(made)?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -65,7 +65,7 @@ impl Files {
     }
 
     /// Settings of a server that takes early data of up to `early` bytes.
-    pub fn server(&self, early: u32) -> Result<ServerConfig, Failed> {
+    pub fn server(&self, early: u32) -> Result<ServerConfig, ModelFailed> {
         let made = |error: rustls::Error| wrong("a TLS server")(&error);
         let builder = ServerConfig::builder_with_provider(Arc::new(provider()));
         let mut config = builder
@@ -84,7 +84,7 @@ impl Files {
     }
 
     /// Settings of a client, which sends early data.
-    pub fn client(&self) -> Result<ClientConfig, Failed> {
+    pub fn client(&self) -> Result<ClientConfig, ModelFailed> {
         let made = |error: rustls::Error| wrong("a TLS client")(&error);
         let builder = ClientConfig::builder_with_provider(Arc::new(provider()));
         let mut config = builder
@@ -220,7 +220,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(files: &Files, fast_open: bool, base: Base) -> Result<Self, Failed> {
+    fn new(files: &Files, fast_open: bool, base: Base) -> Result<Self, ModelFailed> {
         let executed = Rc::new(Cell::new(0));
         let count = Rc::clone(&executed);
         let config = Arc::new(files.server(16_384)?);
@@ -238,7 +238,7 @@ impl Scene {
     }
 
     /// A client with its first records: a ClientHello, and the request if there is a ticket.
-    fn begin(&self) -> Result<(Client, Vec<u8>), Failed> {
+    fn begin(&self) -> Result<(Client, Vec<u8>), ModelFailed> {
         let name = ServerName::try_from(NAME).map_err(|error| wrong("a name")(&error))?;
         let made = ClientConnection::new(Arc::clone(&self.client), name);
         let mut tls = made.map_err(|error| wrong("a TLS client")(&error))?;
@@ -251,20 +251,20 @@ impl Scene {
         Ok((client, hello))
     }
 
-    fn visit(&mut self, from: Option<std::net::IpAddr>) -> Result<f64, Failed> {
+    fn visit(&mut self, from: Option<std::net::IpAddr>) -> Result<f64, ModelFailed> {
         let (client, hello) = self.begin()?;
         let config = ConnectConfig::default().fast_open(self.fast_open).replay_safe(true);
         let config = config.local(from.map(|ip| SocketAddr::new(ip, 0)));
         let began = self.world.now;
         let seen = self.world.visit(&hello, &config, client, PATIENCE);
         self.world.run(Duration::from_secs(2));
-        let first = seen.first_byte.ok_or_else(|| Failed("a visit by TLS", "no byte".into()))?;
+        let first = seen.first_byte.ok_or_else(|| ModelFailed("a visit by TLS", "no byte".into()))?;
         Ok(self.base.trips(first - began))
     }
 }
 
 /// All numbers of a row.
-pub fn numbers(fast_open: bool, base: Base) -> Result<Numbers, Failed> {
+pub fn numbers(fast_open: bool, base: Base) -> Result<Numbers, ModelFailed> {
     let files = Files::new()?;
     let mut scene = Scene::new(&files, fast_open, base)?;
     let (first, later) = (scene.visit(None)?, scene.visit(None)?);
@@ -294,7 +294,7 @@ pub fn numbers(fast_open: bool, base: Base) -> Result<Numbers, Failed> {
 }
 
 /// A SYN with a ClientHello in the victim's name, with its cookie or another one.
-fn reflected(files: &Files, fast_open: bool, stolen: bool, base: Base) -> Result<f64, Failed> {
+fn reflected(files: &Files, fast_open: bool, stolen: bool, base: Base) -> Result<f64, ModelFailed> {
     let mut scene = Scene::new(files, fast_open, base)?;
     let (_, hello) = scene.begin()?;
     let mut options = OptionsBuf::new();

@@ -19,7 +19,7 @@ const PACKET: usize = 1500;
 
 /// Errors before the measurement.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum MeasureFailed {
     /// The path's settings are not valid.
     #[error("{0}")]
     Path(PathError),
@@ -33,7 +33,7 @@ pub enum Failed {
 
 /// The measurements of a time span.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SpanMeasurements {
     /// Mbit/s of payload for each flow.
     pub rates: Vec<f64>,
     /// Mean queueing delay at the bottleneck.
@@ -42,7 +42,7 @@ pub struct Seen {
     pub again: f64,
 }
 
-impl Seen {
+impl SpanMeasurements {
     /// Jain's index of fairness.
     pub fn fairness(&self) -> f64 {
         let (sum, squares) = self.rates.iter().fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
@@ -70,7 +70,7 @@ pub struct Flows {
 
 impl Flows {
     /// Starts without flows. The return path is not limited.
-    pub fn new(path: PathConfig, seed: u64, pacing: bool) -> Result<Self, Failed> {
+    pub fn new(path: PathConfig, seed: u64, pacing: bool) -> Result<Self, MeasureFailed> {
         let back = path.clone().rate_bits_per_s(None).loss(0.0);
         let stack = |ip: IpAddr, end: u8| {
             let mut secret = [end; 32];
@@ -80,24 +80,25 @@ impl Flows {
             Stack::new(config, Instant::ZERO)
         };
         let (sender, mut receiver) = (stack(SENDER, 1), stack(RECEIVER.ip(), 2));
-        let listener = receiver.listen(ListenConfig::new(RECEIVER)).map_err(Failed::Listen)?;
-        let wire = Duplex::new(path, back, seed).map_err(Failed::Path)?;
+        let listener = receiver.listen(ListenConfig::new(RECEIVER)).map_err(MeasureFailed::Listen)?;
+        let wire = Duplex::new(path, back, seed).map_err(MeasureFailed::Path)?;
         let packet = vec![0; PACKET];
         Ok(Self { sender, receiver, listener, wire, now: Instant::ZERO, flows: Vec::new(), packet })
     }
 
     /// Starts one more flow.
-    pub fn start(&mut self, algorithm: Algorithm) -> Result<(), Failed> {
+    pub fn start(&mut self, algorithm: Algorithm) -> Result<(), MeasureFailed> {
         let mut tcp = self.sender.config().tcp.clone();
         tcp.set_congestion(algorithm);
         let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
-        let (sender, _) = self.sender.connect(RECEIVER, b"", &config, self.now).map_err(Failed::Connect)?;
+        let (sender, _) =
+            self.sender.connect(RECEIVER, b"", &config, self.now).map_err(MeasureFailed::Connect)?;
         self.flows.push(Flow { sender, receiver: None, read: 0 });
         Ok(())
     }
 
     /// Runs for `time`. Returns the measurements.
-    pub fn run(&mut self, time: Duration) -> Seen {
+    pub fn run(&mut self, time: Duration) -> SpanMeasurements {
         let (begun, end) = (self.now, self.now + time);
         let read: Vec<u64> = self.flows.iter().map(|flow| flow.read).collect();
         let (again, packets) = (self.again(), self.wire.a_to_b.counters().sent);
@@ -112,7 +113,7 @@ impl Flows {
         let seconds = (self.now - begun).as_secs_f64();
         let moved = self.flows.iter().zip(read).map(|(flow, before)| flow.read - before);
         let packets = (self.wire.a_to_b.counters().sent - packets).max(1);
-        Seen {
+        SpanMeasurements {
             rates: moved.map(|bytes| bytes as f64 * 8.0 / seconds / 1e6).collect(),
             queue: queue / looks.max(1),
             again: (self.again() - again) as f64 / packets as f64,

@@ -6,7 +6,7 @@ use crate::table::Table;
 use clap::Args;
 use firstflight_link::path::PathConfig;
 use firstflight_tcp::congestion::Algorithm;
-use flows::{Flows, Seen};
+use flows::{Flows, SpanMeasurements};
 use std::time::Duration;
 
 /// NewReno, CUBIC and BBR on a bottleneck: throughput, queueing delay, repetitions, and how two flows share.
@@ -33,7 +33,7 @@ pub struct Congestion {
 }
 
 /// A bottleneck.
-struct Place {
+struct BottleneckPlace {
     name: &'static str,
     /// Round-trip time, ms.
     rtt: u64,
@@ -43,15 +43,15 @@ struct Place {
     loss: f64,
 }
 
-const PLACES: [Place; 5] = [
-    Place { name: "clean, buffer 1 BDP", rtt: 40, quarters: 4, loss: 0.0 },
-    Place { name: "shallow, buffer 1/4 BDP", rtt: 40, quarters: 1, loss: 0.0 },
-    Place { name: "deep, buffer 4 BDP", rtt: 40, quarters: 16, loss: 0.0 },
-    Place { name: "1 % random loss", rtt: 40, quarters: 4, loss: 0.01 },
-    Place { name: "100 ms RTT", rtt: 100, quarters: 4, loss: 0.0 },
+const PLACES: [BottleneckPlace; 5] = [
+    BottleneckPlace { name: "clean, buffer 1 BDP", rtt: 40, quarters: 4, loss: 0.0 },
+    BottleneckPlace { name: "shallow, buffer 1/4 BDP", rtt: 40, quarters: 1, loss: 0.0 },
+    BottleneckPlace { name: "deep, buffer 4 BDP", rtt: 40, quarters: 16, loss: 0.0 },
+    BottleneckPlace { name: "1 % random loss", rtt: 40, quarters: 4, loss: 0.01 },
+    BottleneckPlace { name: "100 ms RTT", rtt: 100, quarters: 4, loss: 0.0 },
 ];
 
-impl Place {
+impl BottleneckPlace {
     fn path(&self, mbit: u64) -> PathConfig {
         let rate = mbit * 1_000_000;
         let product = rate / 8 * self.rtt / 1000;
@@ -73,7 +73,7 @@ struct Mean {
 }
 
 impl Mean {
-    fn of(seen: &[Seen]) -> Self {
+    fn of(seen: &[SpanMeasurements]) -> Self {
         let n = seen.len().max(1) as f64;
         let flows = seen.first().map_or(0, |s| s.rates.len());
         let rate = |flow: usize| seen.iter().filter_map(|s| s.rates.get(flow)).sum::<f64>() / n;
@@ -81,13 +81,13 @@ impl Mean {
             rates: (0..flows).map(rate).collect(),
             queue_ms: seen.iter().map(|s| s.queue.as_secs_f64() * 1e3).sum::<f64>() / n,
             again: seen.iter().map(|s| s.again * 100.0).sum::<f64>() / n,
-            fairness: seen.iter().map(Seen::fairness).sum::<f64>() / n,
+            fairness: seen.iter().map(SpanMeasurements::fairness).sum::<f64>() / n,
         }
     }
 }
 
 /// Runs the measurements. Returns the text to print.
-pub fn run(options: &Congestion) -> Result<String, flows::Failed> {
+pub fn run(options: &Congestion) -> Result<String, flows::MeasureFailed> {
     let tables = [alone(options)?, together(options)?, mixed(options)?];
     if options.json {
         return Ok(serde_json::Value::from_iter(tables.iter().map(Table::json)).to_string());
@@ -96,7 +96,11 @@ pub fn run(options: &Congestion) -> Result<String, flows::Failed> {
 }
 
 /// Flows of these algorithms on `place`. Each starts two seconds after the previous one.
-fn measure(options: &Congestion, place: &Place, algorithms: &[Algorithm]) -> Result<Mean, flows::Failed> {
+fn measure(
+    options: &Congestion,
+    place: &BottleneckPlace,
+    algorithms: &[Algorithm],
+) -> Result<Mean, flows::MeasureFailed> {
     let span = options.seconds * algorithms.len() as u64;
     let mut seen = Vec::new();
     for seed in 1..=options.seeds {
@@ -112,7 +116,7 @@ fn measure(options: &Congestion, place: &Place, algorithms: &[Algorithm]) -> Res
     Ok(Mean::of(&seen))
 }
 
-fn alone(options: &Congestion) -> Result<Table, flows::Failed> {
+fn alone(options: &Congestion) -> Result<Table, flows::MeasureFailed> {
     let title =
         format!("One flow, {} Mbit/s, {} s, mean of {} seeds", options.rate, options.seconds, options.seeds);
     let mut table = Table::new(title, &["path", "algorithm", "Mbit/s", "queue ms", "again %"]);
@@ -134,7 +138,7 @@ fn alone(options: &Congestion) -> Result<Table, flows::Failed> {
 
 const TWO: [&str; 7] = ["path", "flows", "first Mbit/s", "second Mbit/s", "fairness", "queue ms", "again %"];
 
-fn together(options: &Congestion) -> Result<Table, flows::Failed> {
+fn together(options: &Congestion) -> Result<Table, flows::MeasureFailed> {
     let title = "Two flows of a kind, the second two seconds later; fairness is Jain's index".to_owned();
     let mut table = Table::new(title, &TWO);
     for place in &PLACES {
@@ -145,7 +149,7 @@ fn together(options: &Congestion) -> Result<Table, flows::Failed> {
     Ok(table)
 }
 
-fn mixed(options: &Congestion) -> Result<Table, flows::Failed> {
+fn mixed(options: &Congestion) -> Result<Table, flows::MeasureFailed> {
     let mut table = Table::new("Side by side".to_owned(), &TWO);
     let [newreno, cubic, bbr] = Algorithm::ALL;
     for place in &PLACES {
@@ -158,10 +162,10 @@ fn mixed(options: &Congestion) -> Result<Table, flows::Failed> {
 
 fn pair(
     options: &Congestion,
-    place: &Place,
+    place: &BottleneckPlace,
     kinds: [Algorithm; 2],
     table: &mut Table,
-) -> Result<(), flows::Failed> {
+) -> Result<(), flows::MeasureFailed> {
     let mean = measure(options, place, &kinds)?;
     let rate = |flow: usize| mean.rates.get(flow).copied().unwrap_or_default();
     table.row([

@@ -2,7 +2,7 @@
 
 use super::session::{Client, Server, Session};
 use super::{Exchange, Setting};
-use firstflight_link::path::{PathConfig, Verdict};
+use firstflight_link::path::{FilterVerdict, PathConfig};
 use firstflight_stack::ConnectConfig;
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::{Flags, Segment};
@@ -39,9 +39,9 @@ fn a_response_that_overtakes_its_syn_ack_costs_round_trips_and_not_a_second() {
         let ip = Packet::parse(bytes).unwrap();
         if Segment::parse(ip.payload).unwrap().flags.contains(Flags::SYN) && keep.lock().unwrap().is_none() {
             *keep.lock().unwrap() = Some(bytes.clone());
-            return Verdict::Drop;
+            return FilterVerdict::Drop;
         }
-        Verdict::Forward
+        FilterVerdict::Forward
     }));
     let began = world.now;
     let (before, open) = (executed.get(), world.server.counters().passive_opens);

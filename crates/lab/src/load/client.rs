@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// The client of `load`, which starts it.
 #[derive(Debug, Args)]
-pub struct Asking {
+pub struct AskingClient {
     #[arg(long)]
     at: SocketAddr,
     #[arg(long)]
@@ -48,7 +48,7 @@ pub struct Asking {
 
 /// What a client saw.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct ClientView {
     /// Requests that were answered.
     pub answered: f64,
     /// Requests that were not.
@@ -60,7 +60,7 @@ pub struct Seen {
     pub p99_us: f64,
 }
 
-impl Seen {
+impl ClientView {
     /// Responses a second.
     pub fn per_s(&self) -> f64 {
         self.answered * 1e6 / self.wall_us
@@ -88,7 +88,7 @@ impl Seen {
 }
 
 /// Asks, and prints what it saw.
-pub fn run(options: &Asking) -> io::Result<String> {
+pub fn run(options: &AskingClient) -> io::Result<String> {
     let size = FILES.iter().find(|(name, _)| *name == options.file).map(|(_, size)| *size);
     let unknown = || io::Error::new(io::ErrorKind::InvalidInput, format!("no file {:?}", options.file));
     let plan = Plan {
@@ -190,7 +190,7 @@ impl Tally {
         self.why = other.why.or(self.why.take());
     }
 
-    fn seen(self, wall: Duration) -> io::Result<Seen> {
+    fn seen(self, wall: Duration) -> io::Result<ClientView> {
         if let Some(error) = self.why {
             crate::output::complain(&format_args!(
                 "load-client: {} requests failed, the last one: {error}",
@@ -202,7 +202,7 @@ impl Tally {
             return Err(io::Error::other("no response"));
         }
         let times = Figure::new(self.took);
-        Ok(Seen {
+        Ok(ClientView {
             answered,
             failed: self.failed as f64,
             early: self.early as f64,
@@ -214,7 +214,7 @@ impl Tally {
 }
 
 /// `in_flight` requests outstanding; each of those places asks at least once.
-async fn closed(plan: &Plan, time: Duration, in_flight: u32) -> io::Result<Seen> {
+async fn closed(plan: &Plan, time: Duration, in_flight: u32) -> io::Result<ClientView> {
     let since = Instant::now();
     let mut places = JoinSet::new();
     for _ in 0..in_flight.max(1) {
@@ -235,7 +235,7 @@ async fn closed(plan: &Plan, time: Duration, in_flight: u32) -> io::Result<Seen>
 }
 
 /// `rate` requests a second, whatever becomes of the earlier ones.
-async fn open(plan: &Plan, time: Duration, rate: u32) -> io::Result<Seen> {
+async fn open(plan: &Plan, time: Duration, rate: u32) -> io::Result<ClientView> {
     let mut tally = Tally::default();
     let mut under_way = JoinSet::new();
     let since = Instant::now();

@@ -1,7 +1,7 @@
 //! The share of the cookies in the server's CPU time; in the paper AES took less than 0.3 %.
 
 use super::server::Server;
-use super::site::Site;
+use super::site::LoadSite;
 use super::{Kind, LoadError, Mode, Row};
 use crate::figure::Figure;
 use firstflight_credential::{CookieKey, Flow, KeyRing, Scheme};
@@ -52,7 +52,7 @@ impl Samples {
 
 impl Cookies {
     pub fn measure(
-        site: &Site,
+        site: &LoadSite,
         lab: &Path,
         servers: &[Server],
         rows: &[Row],
@@ -129,7 +129,7 @@ fn check(scheme: Scheme) -> f64 {
 
 /// The samples of the server's processor while it is asked at `rate`.
 fn perf(
-    site: &Site,
+    site: &LoadSite,
     lab: &Path,
     server: &Server,
     rate: u32,

@@ -10,10 +10,10 @@ mod site;
 
 use crate::bench::progress;
 use clap::{Args, ValueEnum};
-use client::Seen;
+use client::ClientView;
 use flood::Flood;
 use server::Server;
-use site::Site;
+use site::LoadSite;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ impl LoadError {
 /// One measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    pub seen: Seen,
+    pub seen: ClientView,
     /// CPU time of the server's process, µs.
     pub process_us: f64,
     /// Time for which the server's processor was busy, µs.
@@ -190,7 +190,7 @@ pub struct Results {
     pub time: Duration,
     pub rtt: Duration,
     pub initcwnd: Option<u32>,
-    pub site: site::Facts,
+    pub site: site::SiteFacts,
     pub cookies: cookies::Cookies,
     /// Servers that were not measured, and why.
     pub skipped: Vec<(Kind, &'static str)>,
@@ -233,7 +233,7 @@ fn measure(options: &Load) -> Result<Results, LoadError> {
         let advice = "build it with `cargo build --profile dist -p firstflight-cli`, or name one with --bin";
         return Err(LoadError::Missing(bin.display().to_string(), advice));
     }
-    let mut site = Site::new(&lab, options.rtt, options.initcwnd, options.sources)?;
+    let mut site = LoadSite::new(&lab, options.rtt, options.initcwnd, options.sources)?;
     site.flood_nice = options.flood_nice;
     let rates = match (options.rates.as_slice(), options.quick) {
         ([], true) => vec![200],

@@ -374,11 +374,12 @@ fn open_table(results: &Results) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::client::Seen;
+    use crate::load::client::ClientView;
 
     #[test]
     fn a_row_without_a_value_in_one_round_has_none() {
-        let seen = Seen { answered: 10.0, failed: 0.0, early: 0.0, wall_us: 1e6, p50_us: 1.0, p99_us: 1.0 };
+        let seen =
+            ClientView { answered: 10.0, failed: 0.0, early: 0.0, wall_us: 1e6, p50_us: 1.0, p99_us: 1.0 };
         let sample =
             |machine_us| Sample { seen, process_us: 5.0, core_us: Some(1.0), machine_us, flood_per_s: None };
         let row = |samples| Row { kind: Kind::Serve, fast_open: true, mode: Mode::Closed(64), samples };

@@ -1,8 +1,8 @@
 //! The servers, and their CPU time.
 
-use super::client::Seen;
+use super::client::ClientView;
 use super::flood::{self, Flood};
-use super::site::{self, FILES, Facts, Program, SERVER, Side, Site, machine_us};
+use super::site::{self, FILES, LoadSide, LoadSite, Program, SERVER, SiteFacts, machine_us};
 use super::{BESIDE, Kind, LoadError, Mode, Sample};
 use nix::time::ClockId;
 use nix::unistd::Pid;
@@ -42,7 +42,7 @@ pub fn has_nginx() -> bool {
 impl Server {
     /// Starts the server with this number, and waits until it answers.
     pub fn start(
-        site: &Site,
+        site: &LoadSite,
         (lab, bin): (&Path, &Path),
         kind: Kind,
         fast_open: bool,
@@ -55,7 +55,7 @@ impl Server {
             Kind::Nginx => {
                 let file =
                     nginx_file(site, fast_open, port).map_err(LoadError::system("write nginx.conf"))?;
-                let mut command = site.command(Side::Server, "nginx");
+                let mut command = site.command(LoadSide::Server, "nginx");
                 command.args(["-p", &root, "-e", "stderr", "-c", &file]);
                 (format!("{SERVER}:{port}"), command)
             }
@@ -76,7 +76,7 @@ impl Server {
                 let text = gateway_file(&root, &at, fast_open, device.as_ref(), site.initcwnd);
                 fs::write(&file, text).map_err(LoadError::system("write gateway.toml"))?;
                 let cores = site.cores.filter(|_| kind.queues() != Some(2));
-                let mut command = site.command_on(Side::Server, &bin.display().to_string(), cores);
+                let mut command = site.command_on(LoadSide::Server, &bin.display().to_string(), cores);
                 command.args(["gateway", &file]);
                 (at, command)
             }
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Waits until the server answers.
-    fn wait(&mut self, site: &Site, lab: &Path) -> Result<(), LoadError> {
+    fn wait(&mut self, site: &LoadSite, lab: &Path) -> Result<(), LoadError> {
         let since = Instant::now();
         loop {
             if let Ok(Some(status)) = self.program.0.try_wait() {
@@ -114,8 +114,8 @@ impl Server {
     }
 
     /// Starts a client that asks for `time`.
-    pub fn client(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Command {
-        let mut command = site.command(Side::Client, &lab.display().to_string());
+    pub fn client(&self, site: &LoadSite, lab: &Path, mode: Mode, time: Duration) -> Command {
+        let mut command = site.command(LoadSide::Client, &lab.display().to_string());
         command.args(["load-client", "--at", &self.at.to_string(), "--ms", &time.as_millis().to_string()]);
         let [page, small] = FILES;
         match mode {
@@ -135,10 +135,16 @@ impl Server {
     }
 
     /// Asks for `time`. Returns what the client saw.
-    pub fn ask(&self, site: &Site, lab: &Path, mode: Mode, time: Duration) -> Result<Seen, LoadError> {
+    pub fn ask(
+        &self,
+        site: &LoadSite,
+        lab: &Path,
+        mode: Mode,
+        time: Duration,
+    ) -> Result<ClientView, LoadError> {
         let out = self.client(site, lab, mode, time).stderr(Stdio::inherit()).output();
         let out = out.map_err(LoadError::system("start a client"))?;
-        let seen = serde_json::from_slice(&out.stdout).ok().and_then(|value| Seen::read(&value));
+        let seen = serde_json::from_slice(&out.stdout).ok().and_then(|value| ClientView::read(&value));
         seen.ok_or_else(|| {
             LoadError::Wrong(format!("the client of {} ended: {}", self.kind.name(), out.status))
         })
@@ -147,9 +153,9 @@ impl Server {
     /// Measures for `time`.
     pub fn measure(
         &self,
-        site: &Site,
+        site: &LoadSite,
         lab: &Path,
-        facts: &Facts,
+        facts: &SiteFacts,
         mode: Mode,
         time: Duration,
     ) -> Result<Sample, LoadError> {
@@ -177,8 +183,8 @@ impl Server {
 
     /// Starts a flood that goes on for `time`. It has the client's processor, with a low priority, so that the honest client does
     /// not wait for it.
-    fn flood(&self, site: &Site, lab: &Path, kind: Flood, time: Duration) -> Result<Child, LoadError> {
-        let mut command = site.command(Side::Client, "nice");
+    fn flood(&self, site: &LoadSite, lab: &Path, kind: Flood, time: Duration) -> Result<Child, LoadError> {
+        let mut command = site.command(LoadSide::Client, "nice");
         command.args(["-n", &site.flood_nice.to_string()]).arg(lab).args([
             "load-flood",
             "--at",
@@ -213,7 +219,7 @@ fn busy_for(before: Option<f64>, after: Option<f64>, other: Option<f64>) -> Opti
 }
 
 /// nginx's configuration: one process, no log.
-fn nginx_file(site: &Site, fast_open: bool, port: u16) -> io::Result<String> {
+fn nginx_file(site: &LoadSite, fast_open: bool, port: u16) -> io::Result<String> {
     let root = site.root.0.display();
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let places: String = kinds.map(|kind| format!("{kind}_temp_path {root}/{kind};\n")).concat();

@@ -2,7 +2,7 @@
 
 use super::LoadError;
 use super::flood::KEY;
-use crate::namespaces::{Room, ip};
+use crate::namespaces::{UnnamedNamespace, ip};
 use firstflight_credential::CookieKey;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -42,11 +42,11 @@ impl Drop for Program {
 
 /// Both namespaces, the line between them, and a directory with the files.
 #[derive(Debug)]
-pub struct Site {
+pub struct LoadSite {
     // Fields are dropped in order: the wire ends before its namespaces.
     _wire: Option<Program>,
-    client: Room,
-    server: Room,
+    client: UnnamedNamespace,
+    server: UnnamedNamespace,
     pub root: Root,
     /// Initial window of the servers, segments.
     pub initcwnd: Option<u32>,
@@ -62,7 +62,7 @@ pub struct Site {
 
 /// What the report says of the site.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts {
+pub struct SiteFacts {
     pub separate_cores: bool,
     pub steered: bool,
     /// For how much of the time the server's processor was busy without requests.
@@ -99,15 +99,16 @@ impl Drop for Root {
 
 /// An end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum LoadSide {
     Client,
     Server,
 }
 
-impl Site {
+impl LoadSite {
     /// `lab` is this program, which is also the wire.
     pub fn new(lab: &Path, rtt: Duration, initcwnd: Option<u32>, sources: u8) -> Result<Self, LoadError> {
-        let room = || Room::new().map_err(LoadError::system("make a network namespace (needs root)"));
+        let room =
+            || UnnamedNamespace::new().map_err(LoadError::system("make a network namespace (needs root)"));
         let (client, server) = (room()?, room()?);
         let wire = match rtt.is_zero() {
             true => join(&client, &server).map(|()| None),
@@ -184,17 +185,17 @@ impl Site {
     }
 
     /// A command in a namespace, on that side's processor. It is killed when this process ends.
-    pub fn command(&self, side: Side, program: &str) -> Command {
+    pub fn command(&self, side: LoadSide, program: &str) -> Command {
         self.command_on(side, program, self.cores)
     }
 
     /// The same with these processors of client and server; `None` leaves the choice to the kernel.
-    pub fn command_on(&self, side: Side, program: &str, cores: Option<(usize, usize)>) -> Command {
-        let room = if side == Side::Client { &self.client } else { &self.server };
+    pub fn command_on(&self, side: LoadSide, program: &str, cores: Option<(usize, usize)>) -> Command {
+        let room = if side == LoadSide::Client { &self.client } else { &self.server };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "nsenter", &format!("--net={}", path(room))]);
         if let Some((client, server)) = cores {
-            let core = if side == Side::Client { client } else { server };
+            let core = if side == LoadSide::Client { client } else { server };
             command.args(["taskset", "-c", &core.to_string()]);
         }
         command.arg(program);
@@ -208,7 +209,7 @@ impl Site {
             "mount -t sysfs sysfs /sys && printf %x {} > /sys/class/net/{DEVICE}/queues/rx-0/rps_cpus",
             1_u128 << server
         );
-        let mut command = self.command(Side::Server, "unshare");
+        let mut command = self.command(LoadSide::Server, "unshare");
         Ok(command.args(["--mount", "sh", "-c", &script]).stderr(Stdio::null()).status()?.success())
     }
 
@@ -219,14 +220,14 @@ impl Site {
     }
 
     /// Looks at the processors for two seconds, in which nobody asks.
-    pub fn facts(&self) -> Result<Facts, LoadError> {
+    pub fn facts(&self) -> Result<SiteFacts, LoadError> {
         let (core, machine) = (self.core_us(), machine_us());
         let time = Duration::from_secs(2);
         thread::sleep(time);
         let share = |before: Option<f64>, after: Option<f64>| {
             before.zip(after).map(|(before, after)| (after - before) / time.as_micros() as f64)
         };
-        Ok(Facts {
+        Ok(SiteFacts {
             separate_cores: self.cores.is_some(),
             steered: self.steered,
             background: share(core, self.core_us()),
@@ -251,18 +252,23 @@ pub fn machine_us() -> Option<f64> {
     busy_us(&fs::read_to_string("/proc/stat").ok()?, "cpu", is_nice())
 }
 
-fn path(room: &Room) -> String {
+fn path(room: &UnnamedNamespace) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), room.0.as_raw_fd())
 }
 
-fn join(client: &Room, server: &Room) -> io::Result<()> {
+fn join(client: &UnnamedNamespace, server: &UnnamedNamespace) -> io::Result<()> {
     let other = path(server);
     client
         .within(move || ip(&["link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", &other]))
 }
 
 /// An emulated wire, which is ready.
-fn wire(lab: &Path, client: &Room, server: &Room, rtt: Duration) -> io::Result<Program> {
+fn wire(
+    lab: &Path,
+    client: &UnnamedNamespace,
+    server: &UnnamedNamespace,
+    rtt: Duration,
+) -> io::Result<Program> {
     let end = |room| format!("{}:{DEVICE}", path(room));
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(lab).arg("wire");

@@ -1,6 +1,6 @@
 //! The client: its questions, and when it connects.
 
-use super::Way;
+use super::RequestWay;
 use super::names::{NAME, asked, carrying, query};
 use super::thesis;
 use super::world::{CLIENT, CLIENT_UDP, FIRST_LINE, PORT, REQUEST, REST, SERVER, SERVER_UDP, stack};
@@ -26,7 +26,7 @@ pub struct Client {
     certificate: Arc<ClientCertificate>,
     dns_path_key: [u8; 32],
     random: ChaCha20Rng,
-    way: Way,
+    way: RequestWay,
     cookie: bool,
     id: Option<ConnId>,
     /// A round trip must come before the connect.
@@ -51,7 +51,7 @@ impl Client {
             certificate: Arc::new(certificate),
             dns_path_key,
             random: ChaCha20Rng::from_seed([31; 32]),
-            way: Way::Today,
+            way: RequestWay::Today,
             cookie: false,
             id: None,
             greeting: false,
@@ -74,21 +74,23 @@ impl Client {
     }
 
     /// Starts a page. Returns the questions to send. If `cookie` is set, requests a cookie.
-    pub fn begin(&mut self, way: Way, now: Instant, cookie: bool) -> Vec<Vec<u8>> {
+    pub fn begin(&mut self, way: RequestWay, now: Instant, cookie: bool) -> Vec<Vec<u8>> {
         (self.way, self.cookie) = (way, cookie);
         let mut questions = Vec::new();
         questions.extend(NAME.parse().ok().and_then(|name: Name| query(PLAIN, &name)));
         match way {
-            Way::DnsPath | Way::NewZone | Way::Sdns => questions.extend(self.fragments(REQUEST, now)),
-            Way::FirstLine => {
+            RequestWay::DnsPath | RequestWay::NewZone | RequestWay::Sdns => {
+                questions.extend(self.fragments(REQUEST, now))
+            }
+            RequestWay::FirstLine => {
                 questions.extend(self.fragments(FIRST_LINE, now));
                 if let Some(id) = self.id {
                     // It leaves once the server has answered.
                     let _ = self.stack.write(id, &REST, now);
                 }
             }
-            Way::Thesis(_) => questions.extend(self.thesis(now)),
-            Way::Today | Way::UdtLike | Way::FastOpen | Way::Asap => {}
+            RequestWay::Thesis(_) => questions.extend(self.thesis(now)),
+            RequestWay::Today | RequestWay::UdtLike | RequestWay::FastOpen | RequestWay::Asap => {}
         }
         questions
     }
@@ -96,11 +98,13 @@ impl Client {
     fn config(&self, now: Instant) -> ConnectConfig {
         let asap = certified::connect(&self.certificate, now);
         match self.way {
-            Way::Today => ConnectConfig::default().fast_open(self.cookie),
-            Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
-            Way::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
-            Way::Asap | Way::Thesis(_) => asap,
-            Way::DnsPath | Way::NewZone | Way::Sdns | Way::FirstLine => asap.encapsulation(Some(SERVER_UDP)),
+            RequestWay::Today => ConnectConfig::default().fast_open(self.cookie),
+            RequestWay::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
+            RequestWay::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
+            RequestWay::Asap | RequestWay::Thesis(_) => asap,
+            RequestWay::DnsPath | RequestWay::NewZone | RequestWay::Sdns | RequestWay::FirstLine => {
+                asap.encapsulation(Some(SERVER_UDP))
+            }
         }
     }
 
@@ -143,7 +147,7 @@ impl Client {
             let _ = self.stack.send_direct(id, SERVER.into(), now);
             return;
         }
-        if self.way == Way::UdtLike {
+        if self.way == RequestWay::UdtLike {
             self.greeting = true;
         } else {
             self.connect(now);

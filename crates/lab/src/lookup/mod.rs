@@ -101,7 +101,7 @@ pub enum Resolving {
 
 /// Where the name server is, and what the resolver has cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub enum ResolverCase {
     /// The address is in the resolver's cache.
     Cached,
     /// The address is not cached, and the name server is at the server's site.
@@ -110,7 +110,7 @@ pub enum Case {
     Far,
 }
 
-impl Case {
+impl ResolverCase {
     const ALL: [Self; 3] = [Self::Cached, Self::Near, Self::Far];
 
     /// The letter in the thesis' figure.
@@ -123,7 +123,7 @@ impl Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for ResolverCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cached => "the name cached at the resolver",
@@ -135,7 +135,7 @@ impl fmt::Display for Case {
 
 /// How the page is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum RequestWay {
     /// Lookup, then handshake, then request.
     Today,
     /// Lookup, then in UDP a round trip for a cookie, one for the handshake, then the request; 16 packets at first.
@@ -159,7 +159,7 @@ pub enum Way {
     FirstLine,
 }
 
-impl Way {
+impl RequestWay {
     const ALL: [Self; 12] = [
         Self::Today,
         Self::UdtLike,
@@ -213,8 +213,8 @@ pub struct Distances {
 
 /// The measurements of one page.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
-    pub way: Way,
+pub struct MeasuredPage {
+    pub way: RequestWay,
     pub first_byte: Duration,
     pub total: Duration,
     /// Whether the answer by the lookup came first, if there are two ways.
@@ -224,26 +224,26 @@ pub struct Measured {
 }
 
 /// Selects a time of a page.
-pub type Time = fn(&Measured) -> Duration;
+pub type Time = fn(&MeasuredPage) -> Duration;
 pub const FIRST_BYTE: Time = |page| page.first_byte;
 pub const WHOLE: Time = |page| page.total;
 
 /// One experiment: all ways with the same distances.
 #[derive(Debug)]
 pub struct Trial {
-    pub case: Case,
+    pub case: ResolverCase,
     pub distances: Distances,
-    pub pages: Vec<Measured>,
+    pub pages: Vec<MeasuredPage>,
 }
 
 impl Trial {
-    fn of(&self, way: Way) -> Option<&Measured> {
+    fn of(&self, way: RequestWay) -> Option<&MeasuredPage> {
         self.pages.iter().find(|page| page.way == way)
     }
 
     /// The time of a page by `way`, divided by the time of today's way (the thesis' "latency savings ratio").
-    fn ratio(&self, way: Way, time: Time) -> Option<f64> {
-        Some(time(self.of(way)?).div_duration_f64(time(self.of(Way::Today)?)))
+    fn ratio(&self, way: RequestWay, time: Time) -> Option<f64> {
+        Some(time(self.of(way)?).div_duration_f64(time(self.of(RequestWay::Today)?)))
     }
 }
 
@@ -272,7 +272,7 @@ pub fn run(options: &Lookup) -> Result<String, String> {
     }
     let nodes = options.nodes()?;
     let mut trials = Vec::new();
-    for case in Case::ALL {
+    for case in ResolverCase::ALL {
         let pairs = nodes.pairs(case, options.seed);
         let step = if options.quick { 20 } else { 1 };
         let all = pairs.len().div_ceil(step);
@@ -295,8 +295,8 @@ pub fn run(options: &Lookup) -> Result<String, String> {
 }
 
 /// All ways in one experiment.
-fn trial(case: Case, distances: Distances, number: u64, options: &Lookup) -> Result<Trial, String> {
-    let pages = Way::ALL.map(|way| {
+fn trial(case: ResolverCase, distances: Distances, number: u64, options: &Lookup) -> Result<Trial, String> {
+    let pages = RequestWay::ALL.map(|way| {
         let mut setting = Setting::new(case, distances, options.size, way);
         setting.resolving = options.resolver;
         setting.window = options.window();

@@ -1,7 +1,7 @@
 //! The resolver and the name server, message by message.
 
 use super::thesis;
-use crate::lookup::{Case, Resolving};
+use crate::lookup::{ResolverCase, Resolving};
 use firstflight_dns::front::{RateLimit, RoundRobin};
 use firstflight_dns::{
     Attempt, Boot, ConnectionInfo, Destination, DnsPathConfig, DnsPathKey, DnsPathKeys, FragmentQuery,
@@ -146,7 +146,7 @@ pub enum Resolved {
 /// A resolver that has the name servers' addresses.
 #[derive(Debug)]
 pub struct Resolver {
-    pub case: Case,
+    pub case: ResolverCase,
     pub resolving: Resolving,
     /// Additional round trips for a name of several labels below the host, and for a name of the DNS path's zone.
     pub label_by_label: u32,
@@ -158,7 +158,7 @@ impl Resolver {
     /// Decides what to do with `query`, which it may change.
     pub fn handle(&self, query: &mut Vec<u8>) -> Option<Resolved> {
         let (id, name) = asked(query)?;
-        if self.case == Case::Cached && name.to_string().eq_ignore_ascii_case(NAME) {
+        if self.case == ResolverCase::Cached && name.to_string().eq_ignore_ascii_case(NAME) {
             return answer(query, self.server).map(Resolved::Answer);
         }
         let deep = usize::from(name.num_labels()) > HOST + 1;
@@ -167,7 +167,7 @@ impl Resolver {
             // What the fragment belongs to is not known, so it answers itself.
             Resolving::Strips if fragment => return answer(query, self.server).map(Resolved::Answer),
             Resolving::Strips if deep => {
-                if self.case == Case::Cached {
+                if self.case == ResolverCase::Cached {
                     return answer(query, self.server).map(Resolved::Answer);
                 }
                 *query = super::names::query(id, &NAME.parse().ok()?)?;

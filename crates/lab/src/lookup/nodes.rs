@@ -1,7 +1,7 @@
 //! The locations of clients, servers and name servers: as in the thesis' section 7.1, 18 nodes on one continent and 6
 //! outside it, with round-trip times from 3 to 440 ms.
 
-use super::{Case, Distances, Model};
+use super::{Distances, Model, ResolverCase};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Nodes {
     }
 
     /// Every node as a client of every other node.
-    pub fn pairs(&self, case: Case, seed: u64) -> Vec<Distances> {
+    pub fn pairs(&self, case: ResolverCase, seed: u64) -> Vec<Distances> {
         let mut random = ChaCha20Rng::seed_from_u64(seed ^ 0xd15);
         let count = self.count;
         let mut all = Vec::new();
@@ -139,8 +139,8 @@ impl Nodes {
             for server in (0..count).filter(|server| *server != client) {
                 let rtt = self.rtt(client, server);
                 let (front, relay) = match case {
-                    Case::Cached | Case::Near => (rtt, SITE),
-                    Case::Far => {
+                    ResolverCase::Cached | ResolverCase::Near => (rtt, SITE),
+                    ResolverCase::Far => {
                         let name_server = random.next_u32() as usize % count;
                         let to = |node| if node == name_server { SITE } else { self.rtt(node, name_server) };
                         (to(client), to(server))

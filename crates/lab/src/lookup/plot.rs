@@ -1,21 +1,21 @@
 //! The distributions of the ratios (SVG), in the form of the thesis' Figure 7.1, with one panel for each case.
 
 use super::report::ratios;
-use super::{Case, FIRST_BYTE, Time, Trial, WHOLE, Way};
+use super::{FIRST_BYTE, RequestWay, ResolverCase, Time, Trial, WHOLE};
 use crate::curves::{self, Curve, DrawError, Frame};
 use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 360);
 const LEGEND: u32 = 60;
 /// The ways that are drawn, with their styles. The others are in the table.
-const WAYS: [(Way, usize, &str); 7] = [
-    (Way::UdtLike, 7, "lookup, then like UDT"),
-    (Way::FastOpen, 1, "lookup + Fast Open"),
-    (Way::Asap, 5, "lookup + ASAP in the SYN"),
-    (Way::Thesis(0), 3, "inside the lookup, thesis' form"),
-    (Way::Thesis(4), 4, "…, asked label by label"),
-    (Way::DnsPath, 2, "inside the lookup"),
-    (Way::Sdns, 6, "…, name server in the server"),
+const WAYS: [(RequestWay, usize, &str); 7] = [
+    (RequestWay::UdtLike, 7, "lookup, then like UDT"),
+    (RequestWay::FastOpen, 1, "lookup + Fast Open"),
+    (RequestWay::Asap, 5, "lookup + ASAP in the SYN"),
+    (RequestWay::Thesis(0), 3, "inside the lookup, thesis' form"),
+    (RequestWay::Thesis(4), 4, "…, asked label by label"),
+    (RequestWay::DnsPath, 2, "inside the lookup"),
+    (RequestWay::Sdns, 6, "…, name server in the server"),
 ];
 
 /// Rows of panels.
@@ -29,12 +29,12 @@ pub fn svg(trials: &[Trial]) -> Result<String, String> {
 }
 
 fn draw<'a>(out: &'a mut String, trials: &[Trial]) -> Result<(), DrawError<'a>> {
-    let columns = Case::ALL.len();
+    let columns = ResolverCase::ALL.len();
     let (width, height) = (PANEL.0 * columns as u32, PANEL.1 * TIMES.len() as u32);
     let root = SVGBackend::with_string(out, (width, height + LEGEND)).into_drawing_area();
     root.fill(&WHITE)?;
     let (panels, legend) = root.split_vertically(height);
-    let shown = TIMES.iter().flat_map(|time| Case::ALL.map(|case| (time, case)));
+    let shown = TIMES.iter().flat_map(|time| ResolverCase::ALL.map(|case| (time, case)));
     for (panel, ((title, time), case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
         let frame = Frame {
             caption: format!("({}) {case}: {title}", case.letter()),

@@ -1,13 +1,13 @@
 //! The experiment's figures, as text and as JSON.
 
 use super::nodes::Nodes;
-use super::{Case, FIRST_BYTE, Lookup, Model, Resolving, Time, Trial, WHOLE, Way};
+use super::{FIRST_BYTE, Lookup, Model, RequestWay, ResolverCase, Resolving, Time, Trial, WHOLE};
 use crate::figure::Figure;
 use serde_json::json;
 use std::fmt::Write;
 
 /// All ratios of one case and way.
-pub fn ratios(trials: &[Trial], case: Case, way: Way, time: Time) -> Figure {
+pub fn ratios(trials: &[Trial], case: ResolverCase, way: RequestWay, time: Time) -> Figure {
     Figure::new(trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.ratio(way, time)))
 }
 
@@ -39,7 +39,7 @@ pub fn table(trials: &[Trial], options: &Lookup, nodes: &Nodes) -> String {
             writeln!(out, "; {loss} % of the packets lost each way, {jitter} later in the mean")
         }
     };
-    for case in Case::ALL {
+    for case in ResolverCase::ALL {
         let mine: Vec<&Trial> = trials.iter().filter(|trial| trial.case == case).collect();
         let _ = writeln!(
             out,
@@ -58,7 +58,7 @@ pub fn table(trials: &[Trial], options: &Lookup, nodes: &Nodes) -> String {
             "by lookup",
             "executed"
         );
-        for way in Way::ALL {
+        for way in RequestWay::ALL {
             line(&mut out, trials, case, way);
         }
     }
@@ -69,7 +69,7 @@ pub fn table(trials: &[Trial], options: &Lookup, nodes: &Nodes) -> String {
     out
 }
 
-fn line(out: &mut String, trials: &[Trial], case: Case, way: Way) {
+fn line(out: &mut String, trials: &[Trial], case: ResolverCase, way: RequestWay) {
     let pages: Vec<_> =
         trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.of(way)).collect();
     let ms = |time: Time| Figure::new(pages.iter().map(|page| time(page).as_secs_f64() * 1e3)).quantile(0.5);

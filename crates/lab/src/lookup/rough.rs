@@ -19,7 +19,7 @@ const BURST: Duration = Duration::from_millis(20);
 
 /// Between whom a packet travels, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hop {
+pub enum RoughHop {
     ToServer,
     ToClient,
     ToFront,
@@ -33,8 +33,8 @@ pub struct Rough {
     random: ChaCha20Rng,
     jitter: f64,
     loss: f64,
-    lost: BTreeMap<Hop, Instant>,
-    last: BTreeMap<Hop, Instant>,
+    lost: BTreeMap<RoughHop, Instant>,
+    last: BTreeMap<RoughHop, Instant>,
 }
 
 impl Rough {
@@ -49,7 +49,7 @@ impl Rough {
     }
 
     /// When a packet arrives that leaves at `now` and travels for `time` at least. `None` if it is lost.
-    pub fn arrival(&mut self, hop: Hop, now: Instant, time: Duration) -> Option<Instant> {
+    pub fn arrival(&mut self, hop: RoughHop, now: Instant, time: Duration) -> Option<Instant> {
         let burst = self.lost.get(&hop).is_some_and(|at| now < *at + BURST);
         // Bursts add to the single losses, whose share is less by as much.
         let share = if burst { AGAIN } else { self.loss * (1.0 - AGAIN) / (1.0 - self.loss) };
@@ -75,7 +75,7 @@ mod tests {
         let mut rough = Rough::new(1, Duration::from_millis(1), 0.01);
         let every = Duration::from_micros(100);
         let fate: Vec<Option<Instant>> = (0..400_000)
-            .map(|n| rough.arrival(Hop::ToServer, Instant::ZERO + every * n, Duration::from_millis(50)))
+            .map(|n| rough.arrival(RoughHop::ToServer, Instant::ZERO + every * n, Duration::from_millis(50)))
             .collect();
         let lost = |range: &[Option<Instant>]| range.iter().filter(|at| at.is_none()).count() as f64;
         let share = lost(&fate) / fate.len() as f64;

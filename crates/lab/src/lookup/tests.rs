@@ -4,7 +4,7 @@ use super::Unit;
 use super::nodes::Nodes;
 use super::rough::Rough;
 use super::world::{Setting, World};
-use super::{Case, Distances, Lookup, Measured, Model, Resolving, Way, run};
+use super::{Distances, Lookup, MeasuredPage, Model, RequestWay, ResolverCase, Resolving, run};
 use std::time::Duration;
 
 const PAGE: usize = 11_448;
@@ -19,7 +19,7 @@ fn distances(front: u64, relay: u64) -> Distances {
     Distances { server: ms(100), resolver: ms(2), front: ms(front), relay: ms(relay) }
 }
 
-fn fetch(case: Case, distances: Distances, way: Way) -> Measured {
+fn fetch(case: ResolverCase, distances: Distances, way: RequestWay) -> MeasuredPage {
     let mut world = World::new(Setting::new(case, distances, PAGE, way));
     let page = world.fetch().unwrap_or_else(|| panic!("{way:?}"));
     assert_eq!(page.executed, 1, "{way:?} {case:?}");
@@ -27,7 +27,7 @@ fn fetch(case: Case, distances: Distances, way: Way) -> Measured {
 }
 
 #[track_caller]
-fn first_byte(case: Case, way: Way, expected: u64) -> Measured {
+fn first_byte(case: ResolverCase, way: RequestWay, expected: u64) -> MeasuredPage {
     let page = fetch(case, distances(100, 2), way);
     let left = page.first_byte.abs_diff(ms(expected));
     assert!(left < ms(1), "{way:?} {case:?}: {:?}, not {expected} ms", page.first_byte);
@@ -36,24 +36,24 @@ fn first_byte(case: Case, way: Way, expected: u64) -> Measured {
 
 #[test]
 fn a_lookup_and_two_round_trips_become_one() {
-    first_byte(Case::Near, Way::Today, 302);
-    first_byte(Case::Near, Way::FastOpen, 202);
-    first_byte(Case::Near, Way::Asap, 202);
+    first_byte(ResolverCase::Near, RequestWay::Today, 302);
+    first_byte(ResolverCase::Near, RequestWay::FastOpen, 202);
+    first_byte(ResolverCase::Near, RequestWay::Asap, 202);
     // The way to the name server, to the server next to it, and back: half of the lookup and half of the remaining
     // time.
-    assert!(first_byte(Case::Near, Way::Thesis(0), 102).by_lookup);
-    assert!(first_byte(Case::Near, Way::DnsPath, 102).by_lookup);
+    assert!(first_byte(ResolverCase::Near, RequestWay::Thesis(0), 102).by_lookup);
+    assert!(first_byte(ResolverCase::Near, RequestWay::DnsPath, 102).by_lookup);
 }
 
 #[test]
 fn with_the_address_cached_the_direct_copy_is_as_fast() {
-    first_byte(Case::Cached, Way::Today, 202);
-    assert!(!first_byte(Case::Cached, Way::Thesis(0), 102).by_lookup);
-    let after = first_byte(Case::Cached, Way::Asap, 102);
-    first_byte(Case::Cached, Way::DnsPath, 102);
+    first_byte(ResolverCase::Cached, RequestWay::Today, 202);
+    assert!(!first_byte(ResolverCase::Cached, RequestWay::Thesis(0), 102).by_lookup);
+    let after = first_byte(ResolverCase::Cached, RequestWay::Asap, 102);
+    first_byte(ResolverCase::Cached, RequestWay::DnsPath, 102);
     // The copy inside the lookup is 2 ms earlier, but the server sends little to a client that has not sent it
     // anything. The direct copy brings the rest.
-    let page = fetch(Case::Cached, distances(96, 2), Way::DnsPath);
+    let page = fetch(ResolverCase::Cached, distances(96, 2), RequestWay::DnsPath);
     assert!(page.by_lookup && page.first_byte == after.first_byte - ms(2), "{:?}", page.first_byte);
     assert_eq!(page.total, after.total);
 }
@@ -62,11 +62,11 @@ fn with_the_address_cached_the_direct_copy_is_as_fast() {
 #[test]
 fn the_whole_page_is_never_later_than_with_asap_after_the_lookup() {
     let nodes = Nodes::new(1, Model::Plane);
-    for case in Case::ALL {
+    for case in ResolverCase::ALL {
         for distances in nodes.pairs(case, 1).into_iter().step_by(7) {
             for size in [1, 3000, PAGE, 60_000] {
                 let page = |way| World::new(Setting::new(case, distances, size, way)).fetch().unwrap();
-                let (inside, after) = (page(Way::DnsPath), page(Way::Asap));
+                let (inside, after) = (page(RequestWay::DnsPath), page(RequestWay::Asap));
                 assert_eq!(inside.executed, 1, "{case:?} {distances:?}, {size} B");
                 assert!(inside.first_byte <= after.first_byte, "{case:?} {distances:?}, {size} B");
                 assert!(
@@ -83,10 +83,10 @@ fn the_whole_page_is_never_later_than_with_asap_after_the_lookup() {
 #[test]
 fn a_name_server_far_away_costs_no_more_than_its_way() {
     let far = distances(160, 120);
-    assert_eq!(fetch(Case::Far, far, Way::Today).first_byte.as_millis(), 362);
-    for way in [Way::Thesis(0), Way::DnsPath] {
+    assert_eq!(fetch(ResolverCase::Far, far, RequestWay::Today).first_byte.as_millis(), 362);
+    for way in [RequestWay::Thesis(0), RequestWay::DnsPath] {
         // 1 + 80 + 60 + 50.
-        assert_eq!(fetch(Case::Far, far, way).first_byte.as_millis(), 191, "{way:?}");
+        assert_eq!(fetch(ResolverCase::Far, far, way).first_byte.as_millis(), 191, "{way:?}");
     }
 }
 
@@ -94,9 +94,9 @@ fn a_name_server_far_away_costs_no_more_than_its_way() {
 /// stays whole.
 #[test]
 fn label_by_label_only_the_thesis_form_is_slow() {
-    assert_eq!(fetch(Case::Near, distances(100, 2), Way::DnsPath).first_byte.as_millis(), 102);
+    assert_eq!(fetch(ResolverCase::Near, distances(100, 2), RequestWay::DnsPath).first_byte.as_millis(), 102);
     for rounds in [1, 3, 4] {
-        let thesis = fetch(Case::Near, distances(100, 2), Way::Thesis(rounds));
+        let thesis = fetch(ResolverCase::Near, distances(100, 2), RequestWay::Thesis(rounds));
         // Its direct copy is as fast as ASAP after the lookup.
         assert_eq!(thesis.first_byte.as_millis(), 202);
     }
@@ -104,21 +104,21 @@ fn label_by_label_only_the_thesis_form_is_slow() {
 
 #[test]
 fn like_udt_takes_a_round_trip_more_than_tcp() {
-    first_byte(Case::Near, Way::UdtLike, 402);
-    first_byte(Case::Cached, Way::UdtLike, 302);
+    first_byte(ResolverCase::Near, RequestWay::UdtLike, 402);
+    first_byte(ResolverCase::Cached, RequestWay::UdtLike, 302);
 }
 
 #[test]
 fn a_zone_new_to_the_resolver_costs_the_shortcut_but_no_more() {
-    assert!(!first_byte(Case::Near, Way::NewZone, 202).by_lookup);
+    assert!(!first_byte(ResolverCase::Near, RequestWay::NewZone, 202).by_lookup);
 }
 
 /// With the name server in the server (the thesis' 5.3), a distant name server does not matter.
 #[test]
 fn a_name_server_in_the_server_saves_the_way_to_a_distant_one() {
     let far = distances(160, 120);
-    assert_eq!(fetch(Case::Far, far, Way::DnsPath).first_byte.as_millis(), 191);
-    let page = fetch(Case::Far, far, Way::Sdns);
+    assert_eq!(fetch(ResolverCase::Far, far, RequestWay::DnsPath).first_byte.as_millis(), 191);
+    let page = fetch(ResolverCase::Far, far, RequestWay::Sdns);
     assert!(page.by_lookup);
     assert_eq!(page.first_byte.as_millis(), 101);
 }
@@ -126,7 +126,8 @@ fn a_name_server_in_the_server_saves_the_way_to_a_distant_one() {
 /// 5.1: the first line is inside the lookup. The rest of a request of 622 bytes follows, and arrives.
 #[test]
 fn the_first_line_of_a_long_request_goes_ahead() {
-    let mut world = World::new(Setting::new(Case::Near, distances(100, 2), PAGE, Way::FirstLine));
+    let mut world =
+        World::new(Setting::new(ResolverCase::Near, distances(100, 2), PAGE, RequestWay::FirstLine));
     let page = world.fetch().unwrap();
     assert_eq!(page.first_byte.as_millis(), 102);
     assert!(page.by_lookup);
@@ -139,15 +140,24 @@ fn the_first_line_of_a_long_request_goes_ahead() {
 #[test]
 fn a_resolver_that_strips_or_rewrites_costs_only_the_shortcut() {
     for resolving in [Resolving::Strips, Resolving::Rewrites] {
-        for case in Case::ALL {
+        for case in ResolverCase::ALL {
             let near = distances(100, 2);
-            let after = fetch(case, near, Way::Asap);
-            for way in [Way::Thesis(0), Way::Thesis(4), Way::DnsPath, Way::Sdns, Way::FirstLine] {
+            let after = fetch(case, near, RequestWay::Asap);
+            for way in [
+                RequestWay::Thesis(0),
+                RequestWay::Thesis(4),
+                RequestWay::DnsPath,
+                RequestWay::Sdns,
+                RequestWay::FirstLine,
+            ] {
                 let setting = Setting { resolving, ..Setting::new(case, near, PAGE, way) };
                 let page = World::new(setting).fetch().unwrap_or_else(|| panic!("{way:?} {resolving:?}"));
                 assert_eq!(page.executed, 1, "{way:?} {case:?} {resolving:?}");
                 // What is left of a plain SYN in a rewritten name may reach the server. A sealed one is not opened.
-                assert!(matches!(way, Way::Thesis(_)) || !page.by_lookup, "{way:?} {case:?} {resolving:?}");
+                assert!(
+                    matches!(way, RequestWay::Thesis(_)) || !page.by_lookup,
+                    "{way:?} {case:?} {resolving:?}"
+                );
                 assert_eq!(page.first_byte, after.first_byte, "{way:?} {case:?} {resolving:?}");
             }
         }
@@ -158,9 +168,9 @@ fn a_resolver_that_strips_or_rewrites_costs_only_the_shortcut() {
 #[test]
 fn on_rough_paths_every_page_arrives_and_runs_once() {
     for seed in 0..40 {
-        for way in Way::ALL {
+        for way in RequestWay::ALL {
             let rough = Some(Rough::new(seed, ms(2), 0.05));
-            let setting = Setting { rough, ..Setting::new(Case::Near, distances(100, 2), PAGE, way) };
+            let setting = Setting { rough, ..Setting::new(ResolverCase::Near, distances(100, 2), PAGE, way) };
             let page = World::new(setting).fetch().unwrap_or_else(|| panic!("{way:?}, seed {seed}"));
             assert_eq!(page.executed, 1, "{way:?}, seed {seed}");
         }

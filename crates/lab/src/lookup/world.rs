@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::names::{Handed, NameServer, Resolved, Resolver, asked};
-use super::rough::{Hop, Rough};
-use super::{Case, Distances, Measured, Resolving, Way};
+use super::rough::{Rough, RoughHop};
+use super::{Distances, MeasuredPage, RequestWay, ResolverCase, Resolving};
 use crate::certified;
 use firstflight_credential::asap::AsapPolicy;
 use firstflight_credential::{
@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Something that arrives.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Arrival {
+pub enum LookupArrival {
     Client(Vec<u8>),
     Server(Vec<u8>),
     /// A question at the resolver, and an answer at the client.
@@ -73,13 +73,13 @@ pub enum Arrival {
 
 /// What is tried.
 pub struct Setting {
-    pub case: Case,
+    pub case: ResolverCase,
     pub distances: Distances,
     /// Size of the page, bytes.
     pub size: usize,
-    pub way: Way,
+    pub way: RequestWay,
     pub resolving: Resolving,
-    /// Initial window of both ends; [`Way::UdtLike`] has its own.
+    /// Initial window of both ends; [`RequestWay::UdtLike`] has its own.
     pub window: InitialWindow,
     /// Losses and extra delays.
     pub rough: Option<Rough>,
@@ -87,7 +87,7 @@ pub struct Setting {
 
 impl Setting {
     /// Nothing is lost, and the resolver is honest.
-    pub const fn new(case: Case, distances: Distances, size: usize, way: Way) -> Self {
+    pub const fn new(case: ResolverCase, distances: Distances, size: usize, way: RequestWay) -> Self {
         let (resolving, window) = (Resolving::Honest, InitialWindow::Standard);
         Self { case, distances, size, way, resolving, window, rough: None }
     }
@@ -119,7 +119,7 @@ pub struct World {
     by_lookup: Option<bool>,
     /// Ids of the resolver's questions that were answered.
     answered: BTreeSet<u16>,
-    events: BinaryHeap<Reverse<(Instant, u64, Arrival)>>,
+    events: BinaryHeap<Reverse<(Instant, u64, LookupArrival)>>,
     count: u64,
     out: Vec<u8>,
 }
@@ -155,7 +155,7 @@ impl World {
         let (relay, dns_path) = (RelayKey::generate(&mut random), DnsPathKey::generate(&mut random));
         let published = dns_path.public();
         let window = match setting.way {
-            Way::UdtLike => InitialWindow::segments(UDT_WINDOW).unwrap_or_default(),
+            RequestWay::UdtLike => InitialWindow::segments(UDT_WINDOW).unwrap_or_default(),
             _ => setting.window,
         };
         let mut server = stack(SERVER.into(), SERVER_UDP, 2, window);
@@ -168,15 +168,15 @@ impl World {
         relays.set_key(1, &relay);
         let names = NameServer::new(SERVER, &relay, dns_path, UNIX_S as u32)
             .unwrap_or_else(|| unreachable!("zones and keys are constants"));
-        if setting.way == Way::Sdns {
+        if setting.way == RequestWay::Sdns {
             // The resolver knows the server as the name server of the host's name.
             (setting.distances.front, setting.distances.relay) = (setting.distances.server, Duration::ZERO);
         }
         let resolver = Resolver {
             case: setting.case,
             resolving: setting.resolving,
-            label_by_label: if let Way::Thesis(rounds) = setting.way { rounds } else { 0 },
-            zone_by_zone: u32::from(setting.way == Way::NewZone),
+            label_by_label: if let RequestWay::Thesis(rounds) = setting.way { rounds } else { 0 },
+            zone_by_zone: u32::from(setting.way == RequestWay::NewZone),
             server: SERVER,
         };
         let rough = setting.rough.take();
@@ -205,7 +205,7 @@ impl World {
 
     /// An earlier visit, which gets the cookie.
     fn visit_before(&mut self) {
-        self.client.begin(Way::Today, self.now, true);
+        self.client.begin(RequestWay::Today, self.now, true);
         self.client.resolved(self.now);
         self.run(false);
         (self.executed, self.by_lookup, self.complete) = (0, None, 0);
@@ -214,13 +214,13 @@ impl World {
     }
 
     /// Fetches one page.
-    pub fn fetch(&mut self) -> Option<Measured> {
+    pub fn fetch(&mut self) -> Option<MeasuredPage> {
         let began = self.now;
         for question in self.client.begin(self.setting.way, self.now, false) {
-            self.later(self.setting.distances.resolver / 2, Arrival::Question(question));
+            self.later(self.setting.distances.resolver / 2, LookupArrival::Question(question));
         }
         self.run(true);
-        Some(Measured {
+        Some(MeasuredPage {
             way: self.setting.way,
             first_byte: self.client.first_byte()? - began,
             total: self.client.whole()? - began,
@@ -229,13 +229,13 @@ impl World {
         })
     }
 
-    fn later(&mut self, after: Duration, arrival: Arrival) {
+    fn later(&mut self, after: Duration, arrival: LookupArrival) {
         self.count += 1;
         self.events.push(Reverse((self.now + after, self.count, arrival)));
     }
 
     /// Like `later`, on a path that may lose it or bring it later.
-    fn send(&mut self, hop: Hop, time: Duration, arrival: Arrival) {
+    fn send(&mut self, hop: RoughHop, time: Duration, arrival: LookupArrival) {
         let now = self.now;
         let at = match &mut self.setting.rough {
             Some(rough) => rough.arrival(hop, now, time),
@@ -278,64 +278,64 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: LookupArrival) {
         let Distances { resolver, front, relay, server } = self.setting.distances;
         match arrival {
-            Arrival::Client(packet) => self.client.handle_packet(self.now, &packet),
-            Arrival::Server(packet) => {
+            LookupArrival::Client(packet) => self.client.handle_packet(self.now, &packet),
+            LookupArrival::Server(packet) => {
                 self.by_lookup.get_or_insert(false);
                 self.server.handle_packet(self.now, &packet);
             }
-            Arrival::Syn(packet) => {
+            LookupArrival::Syn(packet) => {
                 self.by_lookup.get_or_insert(true);
                 self.server.handle_packet(self.now, &packet);
             }
-            Arrival::Question(mut query) => match self.resolver.handle(&mut query) {
-                Some(Resolved::Answer(answer)) => self.later(resolver / 2, Arrival::Answer(answer)),
+            LookupArrival::Question(mut query) => match self.resolver.handle(&mut query) {
+                Some(Resolved::Answer(answer)) => self.later(resolver / 2, LookupArrival::Answer(answer)),
                 Some(Resolved::Ask(rounds)) => {
                     // Questions for the parent names are not lost here.
-                    self.later(front * rounds, Arrival::Again(query, 0));
+                    self.later(front * rounds, LookupArrival::Again(query, 0));
                 }
                 None => {}
             },
-            Arrival::Again(query, tries) => {
+            LookupArrival::Again(query, tries) => {
                 let answered = asked(&query).is_none_or(|(id, _)| self.answered.contains(&id));
                 if tries < TRIES && !answered {
-                    self.send(Hop::ToFront, front / 2, Arrival::Asked(query.clone()));
+                    self.send(RoughHop::ToFront, front / 2, LookupArrival::Asked(query.clone()));
                     if self.setting.rough.is_some() {
-                        self.later(AGAIN, Arrival::Again(query, tries + 1));
+                        self.later(AGAIN, LookupArrival::Again(query, tries + 1));
                     }
                 }
             }
-            Arrival::Asked(query) => {
+            LookupArrival::Asked(query) => {
                 let (answer, handed) = self.names.handle(self.now, &clock(self.now), &query);
                 if let Some(answer) = answer {
-                    self.send(Hop::FromFront, front / 2 + resolver / 2, Arrival::Answer(answer));
+                    self.send(RoughHop::FromFront, front / 2 + resolver / 2, LookupArrival::Answer(answer));
                 }
                 for handed in handed {
                     let arrival = match handed {
-                        Handed::Relay(datagram) => Arrival::Relay(datagram),
-                        Handed::Syn(packet) => Arrival::Syn(packet),
+                        Handed::Relay(datagram) => LookupArrival::Relay(datagram),
+                        Handed::Syn(packet) => LookupArrival::Syn(packet),
                     };
-                    self.send(Hop::Relay, relay / 2, arrival);
+                    self.send(RoughHop::Relay, relay / 2, arrival);
                 }
             }
-            Arrival::Answer(answer) => {
+            LookupArrival::Answer(answer) => {
                 self.answered.extend(asked(&answer).map(|(id, _)| id));
                 self.client.handle_answer(self.now, &answer);
                 if self.client.greets() {
-                    self.later(Duration::ZERO, Arrival::GreetAgain);
+                    self.later(Duration::ZERO, LookupArrival::GreetAgain);
                 }
             }
-            Arrival::GreetAgain => {
+            LookupArrival::GreetAgain => {
                 if self.client.greets() {
-                    self.send(Hop::ToServer, server / 2, Arrival::Greeting);
-                    self.later(GREETING_EVERY, Arrival::GreetAgain);
+                    self.send(RoughHop::ToServer, server / 2, LookupArrival::Greeting);
+                    self.later(GREETING_EVERY, LookupArrival::GreetAgain);
                 }
             }
-            Arrival::Greeting => self.send(Hop::ToClient, server / 2, Arrival::Greeted),
-            Arrival::Greeted => self.client.greeted(self.now),
-            Arrival::Relay(datagram) => {
+            LookupArrival::Greeting => self.send(RoughHop::ToClient, server / 2, LookupArrival::Greeted),
+            LookupArrival::Greeted => self.client.greeted(self.now),
+            LookupArrival::Relay(datagram) => {
                 self.by_lookup.get_or_insert(true);
                 self.take_relay(&datagram);
             }
@@ -372,7 +372,7 @@ impl World {
         while self.server.poll_event().is_some() {}
         let now = self.now;
         // The server acts on the first line, or on the empty line behind the last one.
-        let enough: &[u8] = if self.setting.way == Way::FirstLine { b"\r\n" } else { b"\r\n\r\n" };
+        let enough: &[u8] = if self.setting.way == RequestWay::FirstLine { b"\r\n" } else { b"\r\n\r\n" };
         for (id, request) in &mut self.open {
             let mut buffer = [0; 256];
             while let Ok(len @ 1..) = self.server.read(*id, &mut buffer, now) {
@@ -397,10 +397,10 @@ impl World {
         let one_way = self.setting.distances.server / 2;
         let mut out = std::mem::take(&mut self.out);
         while let Some(len) = self.client.poll_transmit(self.now, &mut out) {
-            self.send(Hop::ToServer, one_way, Arrival::Server(out[..len].to_vec()));
+            self.send(RoughHop::ToServer, one_way, LookupArrival::Server(out[..len].to_vec()));
         }
         while let Some(len) = self.server.poll_transmit(self.now, &mut out) {
-            self.send(Hop::ToClient, one_way, Arrival::Client(out[..len].to_vec()));
+            self.send(RoughHop::ToClient, one_way, LookupArrival::Client(out[..len].to_vec()));
         }
         self.out = out;
     }

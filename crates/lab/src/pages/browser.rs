@@ -16,7 +16,7 @@ use super::inside::Sealer;
 use super::page::{Kind, Page};
 use super::server::{PART, Question};
 use super::trace::Trace;
-use super::way::{Opening, Way, sizes};
+use super::way::{LoadWay, PacketOpening, sizes};
 use crate::line::Net;
 use connection::{Arrived, Connection};
 use firstflight_stack::ConnectConfig;
@@ -37,7 +37,7 @@ const SIGNS: Duration = Duration::from_millis(1);
 
 /// How far a resource is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum ResourceStage {
     /// Nothing has named it.
     Hidden,
     /// Something has named it.
@@ -93,7 +93,7 @@ pub struct Counts {
 /// A browser that loads one page.
 pub struct Browser<'a> {
     page: &'a Page,
-    way: Way,
+    way: LoadWay,
     jitter: &'a Jitter,
     overhead: Overhead,
     /// When the document may be looked up, and scanned.
@@ -102,7 +102,7 @@ pub struct Browser<'a> {
     connect: Box<dyn Fn(Instant) -> ConnectConfig + 'a>,
     /// For first flights inside lookups.
     sealer: Option<Sealer>,
-    stages: Vec<Stage>,
+    stages: Vec<ResourceStage>,
     /// Body bytes that have arrived.
     received: Vec<usize>,
     schedule: Schedule,
@@ -123,7 +123,7 @@ impl<'a> Browser<'a> {
     /// A load that begins at `began`. `connect` makes the settings of connections; `addresses` are the hosts'.
     pub fn new(
         page: &'a Page,
-        way: Way,
+        way: LoadWay,
         jitter: &'a Jitter,
         overhead: Overhead,
         began: Instant,
@@ -131,10 +131,10 @@ impl<'a> Browser<'a> {
         connect: impl Fn(Instant) -> ConnectConfig + 'a,
     ) -> Self {
         let count = page.resources.len();
-        let mut stages = vec![Stage::Hidden; count];
+        let mut stages = vec![ResourceStage::Hidden; count];
         let trace = Trace::new(page.hosts, count);
         if let Some(document) = stages.first_mut() {
-            *document = Stage::Known;
+            *document = ResourceStage::Known;
         }
         Self {
             page,
@@ -161,12 +161,12 @@ impl<'a> Browser<'a> {
 
     /// With `sealer`, a host's first request travels inside the lookup, if the way says so.
     pub fn seal(&mut self, sealer: Sealer) {
-        self.sealer = (self.way.opening == Opening::AsapInside).then_some(sealer);
+        self.sealer = (self.way.opening == PacketOpening::AsapInside).then_some(sealer);
     }
 
     /// The `load` event: everything is there and processed.
     pub fn has_loaded(&self) -> bool {
-        self.stages.iter().all(|stage| *stage == Stage::Done)
+        self.stages.iter().all(|stage| *stage == ResourceStage::Done)
     }
 
     /// When [`Browser::run`] must be called.
@@ -223,8 +223,10 @@ impl<'a> Browser<'a> {
             if gone {
                 self.trace.close(connection.number, now);
                 for number in connection.asked.drain(..) {
-                    if let Some(stage) = self.stages.get_mut(number).filter(|stage| **stage == Stage::Asked) {
-                        *stage = Stage::Started;
+                    if let Some(stage) =
+                        self.stages.get_mut(number).filter(|stage| **stage == ResourceStage::Asked)
+                    {
+                        *stage = ResourceStage::Started;
                     }
                     if let Some(received) = self.received.get_mut(number) {
                         *received = 0;
@@ -255,14 +257,14 @@ impl<'a> Browser<'a> {
         if resource.kind == Kind::Image {
             self.done(number, now);
         } else {
-            self.stages[number] = Stage::Loaded;
+            self.stages[number] = ResourceStage::Loaded;
         }
         true
     }
 
     /// Nothing is left to do for a resource.
     fn done(&mut self, number: usize, now: Instant) {
-        self.stages[number] = Stage::Done;
+        self.stages[number] = ResourceStage::Done;
         self.trace.note(number, |request| request.done = Some(now));
         self.reveal(number, 1.0, now);
     }
@@ -295,16 +297,16 @@ impl<'a> Browser<'a> {
     fn give(&mut self, net: &mut Net) {
         // In HTTP/2 nothing is held back: the server has the order.
         if self.way.multiplexed {
-            let known = self.schedule.queue(&self.stages, Stage::Known);
-            known.into_iter().for_each(|number| self.stages[number] = Stage::Started);
+            let known = self.schedule.queue(&self.stages, ResourceStage::Known);
+            known.into_iter().for_each(|number| self.stages[number] = ResourceStage::Started);
         }
         let body = self.has_body();
         self.schedule.pass(&mut self.stages, body);
         self.schedule.start(self.page, &mut self.stages);
         let mut waiting = vec![0; self.page.hosts];
-        for number in self.schedule.queue(&self.stages, Stage::Started) {
+        for number in self.schedule.queue(&self.stages, ResourceStage::Started) {
             // A multiplexed connection may have taken it along.
-            if self.stages[number] == Stage::Started {
+            if self.stages[number] == ResourceStage::Started {
                 let host = self.page.resources[number].host;
                 // One that takes a free connection does not wait for another.
                 waiting[host] += usize::from(!self.place(number, host, waiting[host] + 1, net));
@@ -345,7 +347,7 @@ impl<'a> Browser<'a> {
             if let Some(connection) = self.connections.get_mut(at) {
                 connection.ask(number, &question, net);
                 self.trace.ask(number, connection.number, net.now);
-                self.stages[number] = Stage::Asked;
+                self.stages[number] = ResourceStage::Asked;
             }
             return true;
         }
@@ -364,8 +366,8 @@ impl<'a> Browser<'a> {
         if binds {
             requests.push(number);
             if self.way.multiplexed {
-                let known =
-                    (0..self.stages.len()).filter(|n| *n != number && self.stages[*n] == Stage::Started);
+                let known = (0..self.stages.len())
+                    .filter(|n| *n != number && self.stages[*n] == ResourceStage::Started);
                 requests.extend(known.filter(|n| self.page.resources[*n].host == host));
             }
         }
@@ -379,7 +381,7 @@ impl<'a> Browser<'a> {
         let Some(mut connection) = opened else { return };
         connection.number = self.trace.connect(host, net.now);
         for number in &requests {
-            self.stages[*number] = Stage::Asked;
+            self.stages[*number] = ResourceStage::Asked;
             self.trace.ask(*number, connection.number, net.now);
         }
         connection.asked = requests;
@@ -425,6 +427,6 @@ fn finished() -> Vec<u8> {
 }
 
 /// Whether a connection of this way carries data before it is open.
-const fn carries_data(way: Way) -> bool {
-    !matches!(way.opening, Opening::Handshake)
+const fn carries_data(way: LoadWay) -> bool {
+    !matches!(way.opening, PacketOpening::Handshake)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What a HAR file holds.
 #[derive(Debug)]
-pub struct Found {
+pub struct HarContent {
     pub page: Page,
     /// Requests that the page has not got: failed, cached, not over HTTP, or incomplete at the `load` event.
     pub left_out: usize,
@@ -30,7 +30,7 @@ struct Entry<'a> {
 ///
 /// # Errors
 /// What is missing.
-pub fn page(har: &Value) -> Result<Found, String> {
+pub fn page(har: &Value) -> Result<HarContent, String> {
     let list =
         har.pointer("/log/entries").and_then(Value::as_array).ok_or("a HAR file without log.entries")?;
     let first = har.pointer("/log/pages/0");
@@ -54,7 +54,7 @@ pub fn page(har: &Value) -> Result<Found, String> {
     let page = resources(page, &entries)?;
     file::check(&page)?;
     let loaded = loaded.filter(|ms| (0.0..1e7).contains(ms)).map(|ms| Duration::from_secs_f64(ms / 1e3));
-    Ok(Found { page, left_out, loaded })
+    Ok(HarContent { page, left_out, loaded })
 }
 
 /// The request, if it took part in the page's load, which was over at `end`.

@@ -3,7 +3,7 @@
 
 use super::way::sizes;
 use super::world::{CLIENT, CLIENT_UDP, SERVER_UDP, UNIX_S};
-use crate::line::{End, Net};
+use crate::line::{LineEnd, Net};
 use crate::lookup::names::{Handed, NameServer, carrying};
 use firstflight_dns::{DnsPathKey, OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{ConnId, ConnectConfig, FirstData, RelayedFlight};
@@ -38,7 +38,7 @@ impl Sealer {
         let seen = SocketAddr::new(CLIENT, CLIENT_UDP);
         let questions = carrying(&mut net.client, &in_lookup, seen, self.published, &mut self.random)?;
         for question in &questions {
-            net.tell(End::Client, &message(host, question), question.len() + sizes::UDP);
+            net.tell(LineEnd::Client, &message(host, question), question.len() + sizes::UDP);
         }
         Some(in_lookup.id)
     }
@@ -59,7 +59,7 @@ fn question(message: &[u8]) -> Option<&[u8]> {
     (*message.get(4)? == CARRIES).then_some(message.get(HEAD..HEAD + usize::from(len))?)
 }
 
-struct Site {
+struct LookupSite {
     address: IpAddr,
     names: NameServer,
     relays: RelayReceiver,
@@ -67,7 +67,7 @@ struct Site {
 
 /// The name servers.
 pub struct Fronts {
-    sites: Vec<Site>,
+    sites: Vec<LookupSite>,
     /// First flights that they handed to the servers.
     pub handed: usize,
 }
@@ -83,7 +83,11 @@ impl Fronts {
             let mut relays = RelayReceiver::new();
             relays.set_key(1, &relay);
             let key = DnsPathKey::generate(&mut ChaCha20Rng::from_seed(secret));
-            Some(Site { address: ip.into(), names: NameServer::new(ip, &relay, key, UNIX_S as u32)?, relays })
+            Some(LookupSite {
+                address: ip.into(),
+                names: NameServer::new(ip, &relay, key, UNIX_S as u32)?,
+                relays,
+            })
         });
         let sites = sites.collect::<Option<_>>()?;
         let published = DnsPathKey::generate(&mut ChaCha20Rng::from_seed(secret)).public();

@@ -3,7 +3,7 @@
 use super::options::{Pages, Window};
 use super::page::Page;
 use super::waterfall;
-use super::way::Way;
+use super::way::LoadWay;
 use super::world::{self, Load};
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,59 +12,59 @@ use std::thread;
 
 /// A cell of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Case {
+pub struct TableCell {
     /// Number of the page.
     pub page: usize,
     /// Round-trip time, ms.
     pub rtt: u64,
     pub window: Window,
-    pub way: Way,
+    pub way: LoadWay,
 }
 
 /// The loads of each case.
 #[derive(Debug)]
 pub struct Results {
     pub pages: Vec<Page>,
-    cases: Vec<(Case, Vec<Load>)>,
+    cases: Vec<(TableCell, Vec<Load>)>,
 }
 
 impl Results {
     /// The mean over the loads of a case.
-    pub fn mean(&self, case: Case, value: impl Fn(&Load) -> f64) -> Option<f64> {
+    pub fn mean(&self, case: TableCell, value: impl Fn(&Load) -> f64) -> Option<f64> {
         let (_, loads) = self.cases.iter().find(|(other, _)| *other == case)?;
         Some(loads.iter().map(value).sum::<f64>() / loads.len() as f64)
     }
 
     /// Mean time, seconds.
-    pub fn seconds(&self, case: Case) -> Option<f64> {
+    pub fn seconds(&self, case: TableCell) -> Option<f64> {
         self.mean(case, |load| load.time.as_secs_f64())
     }
 
     /// Standard deviation of the times as a share of their mean.
-    pub fn deviation(&self, case: Case) -> Option<f64> {
+    pub fn deviation(&self, case: TableCell) -> Option<f64> {
         let mean = self.seconds(case)?;
         Some(self.mean(case, |load| (load.time.as_secs_f64() - mean).powi(2))?.sqrt() / mean)
     }
 
     /// What `case` saves of the time of another way, in per cent.
-    pub fn gain(&self, case: Case, over: Way) -> Option<f64> {
-        let before = self.seconds(Case { way: over, ..case })?;
+    pub fn gain(&self, case: TableCell, over: LoadWay) -> Option<f64> {
+        let before = self.seconds(TableCell { way: over, ..case })?;
         Some((1.0 - self.seconds(case)? / before) * 100.0)
     }
 
     /// All cases.
-    pub fn cases(&self) -> impl Iterator<Item = &Case> {
+    pub fn cases(&self) -> impl Iterator<Item = &TableCell> {
         self.cases.iter().map(|(case, _)| case)
     }
 }
 
 /// The cases of a run: those of the first table for all pages, and the rows of the tables after it.
-fn cases(options: &Pages, pages: &[Page]) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
+fn cases(options: &Pages, pages: &[Page]) -> Vec<TableCell> {
+    let mut cases: Vec<TableCell> = Vec::new();
     for page in 0..pages.len() {
         for rtt in options.rtt.iter().copied() {
             let mut add = |window, way| {
-                let case = Case { page, rtt, window, way };
+                let case = TableCell { page, rtt, window, way };
                 if !cases.contains(&case) {
                     cases.push(case);
                 }
@@ -91,7 +91,7 @@ pub fn waterfall(options: &Pages, pages: &[Page], path: &Path) -> Result<String,
         return Err("--waterfall draws one load: give one --row, one --rtt and, with --only, one page".into());
     };
     let window = options.initial_window.last().copied().unwrap_or(Window::NOW);
-    let case = Case { page: 0, rtt: *rtt, window, way: *row };
+    let case = TableCell { page: 0, rtt: *rtt, window, way: *row };
     let load = load(options, page, case, 0).ok_or_else(|| never(page, case))?;
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("svg") => waterfall::svg(page, case, &load),
@@ -100,7 +100,7 @@ pub fn waterfall(options: &Pages, pages: &[Page], path: &Path) -> Result<String,
     }
 }
 
-fn never(page: &Page, case: Case) -> String {
+fn never(page: &Page, case: TableCell) -> String {
     format!("\"{}\" never loads by \"{}\" at {} ms", page.name, case.way.name, case.rtt)
 }
 
@@ -134,11 +134,11 @@ pub fn measure(options: &Pages, pages: &[Page]) -> Result<Results, String> {
     Ok(Results { pages: pages.to_vec(), cases: loaded.collect::<Result<_, _>>()? })
 }
 
-fn loads(options: &Pages, page: &Page, case: Case) -> Option<Vec<Load>> {
+fn loads(options: &Pages, page: &Page, case: TableCell) -> Option<Vec<Load>> {
     (0..options.loads()).map(|run| load(options, page, case, run)).collect()
 }
 
-fn load(options: &Pages, page: &Page, case: Case, run: u32) -> Option<Load> {
+fn load(options: &Pages, page: &Page, case: TableCell, run: u32) -> Option<Load> {
     let setting = options.setting(case.rtt, case.window);
     let jitter = world::jitter(page, setting.think, options.seed, run);
     world::load(page, case.way, &setting, &jitter, options.seed.wrapping_add(run.into()))

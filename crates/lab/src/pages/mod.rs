@@ -18,7 +18,7 @@ mod waterfall;
 mod way;
 mod world;
 
-pub use har::Found;
+pub use har::HarContent;
 pub use options::{Pages, rtt};
 
 use measure::Results;

@@ -2,7 +2,7 @@
 
 use super::browser::Overhead;
 use super::page::{self, Page};
-use super::way::{self, FAST_OPEN, HANDSHAKE, Way, sizes};
+use super::way::{self, FAST_OPEN, HANDSHAKE, LoadWay, sizes};
 use super::{file, world};
 use crate::line::Line;
 use crate::span::time;
@@ -33,7 +33,7 @@ pub struct Pages {
     pub only: Option<String>,
     /// Only this row, and the row that it is compared with, as "sealed + ASAP"; may be given several times
     #[arg(long, value_name = "NAME", value_parser = row)]
-    pub row: Vec<Way>,
+    pub row: Vec<LoadWay>,
     /// Round-trip times of the line, 1 ms to 10 s; a number without a unit is milliseconds
     #[arg(long, value_name = "TIME", default_value = "20,100,200", value_delimiter = ',', value_parser = rtt)]
     pub rtt: Vec<u64>,
@@ -123,7 +123,7 @@ fn window(text: &str) -> Result<Window, &'static str> {
 }
 
 /// The row of this name.
-pub fn row(text: &str) -> Result<Way, String> {
+pub fn row(text: &str) -> Result<LoadWay, String> {
     let found = way::all().into_iter().find(|way| way.name.eq_ignore_ascii_case(text.trim()));
     found.ok_or_else(|| {
         let names: Vec<&str> = way::all().iter().map(|way| way.name).collect();
@@ -205,7 +205,7 @@ impl Pages {
     }
 
     /// The rows for a page, in the order of the table, each with the row that it is compared with.
-    pub fn rows(&self, page: usize) -> Vec<(Way, Way)> {
+    pub fn rows(&self, page: usize) -> Vec<(LoadWay, LoadWay)> {
         if self.row.is_empty() {
             return if self.full || page == 0 { way::BEYOND.to_vec() } else { Vec::new() };
         }
@@ -213,7 +213,7 @@ impl Pages {
     }
 
     /// The ways of the first table.
-    pub const fn columns(&self) -> &'static [Way] {
+    pub const fn columns(&self) -> &'static [LoadWay] {
         if self.row.is_empty() { &[HANDSHAKE, FAST_OPEN] } else { &[] }
     }
 

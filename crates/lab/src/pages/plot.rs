@@ -1,7 +1,7 @@
 //! The drawings (SVG).
 
 use super::RTTS;
-use super::measure::{Case, Results};
+use super::measure::{Results, TableCell};
 use super::options::Window;
 use super::report::{paper, saved};
 use super::way::{self, FAST_OPEN, HANDSHAKE};
@@ -43,7 +43,7 @@ fn draw_page<'a>(area: &Area<'a>, results: &Results, page: usize) -> Result<(), 
         y: ("% of the load time saved", -5.0..45.0),
     };
     let theirs = |rtt| paper(described.stands_for, rtt).map(saved);
-    let ours = |window, rtt| results.gain(Case { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
+    let ours = |window, rtt| results.gain(TableCell { page, rtt, window, way: FAST_OPEN }, HANDSHAKE);
     let gains = RTTS.map(|rtt| [theirs(rtt), ours(Window::THEN, rtt), ours(Window::NOW, rtt)]);
     let lines = LINES.iter().enumerate().map(|(line, (style, _))| {
         let points = RTTS.iter().zip(&gains).filter_map(|(rtt, gains)| Some((*rtt as f64, gains[line]?)));
@@ -70,7 +70,8 @@ fn draw_ways<'a>(out: &'a mut String, results: &Results) -> Result<(), DrawError
     let height = top + group * ways.len() as u32 + 12;
     let root = SVGBackend::with_string(out, (width, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let seconds = |way, rtt| results.seconds(Case { page: 0, rtt, window: Window::NOW, way }).unwrap_or(0.0);
+    let seconds =
+        |way, rtt| results.seconds(TableCell { page: 0, rtt, window: Window::NOW, way }).unwrap_or(0.0);
     let most = ways.iter().flat_map(|way| RTTS.map(|rtt| seconds(*way, rtt))).fold(0.1, f64::max);
     let title = format!("load time of the page \"{}\", seconds; round-trip time:", results.pages[0].name);
     root.draw(&Text::new(title, (12, 12), ("sans-serif", 15)))?;

@@ -1,10 +1,10 @@
 //! The tables, as text and as JSON.
 
 use super::RTTS;
-use super::measure::{Case, Results};
+use super::measure::{Results, TableCell};
 use super::options::{Pages, Window};
 use super::page::Page;
-use super::way::{ASAP_INSIDE, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
+use super::way::{ASAP_INSIDE, FAST_OPEN, HANDSHAKE, LoadWay, PRECONNECT};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -87,7 +87,7 @@ fn table(out: &mut String, options: &Pages, results: &Results) {
         for (line, rtt) in options.rtt.iter().copied().enumerate() {
             let _ = write!(out, "{:<width$}{rtt:>5}", if line == 0 { name.as_str() } else { "" });
             let ours = |window: &Window| {
-                let case = |way| results.seconds(Case { page, rtt, window: *window, way });
+                let case = |way| results.seconds(TableCell { page, rtt, window: *window, way });
                 case(HANDSHAKE).zip(case(FAST_OPEN))
             };
             let papers = with_paper.then(|| paper(described.stands_for, rtt));
@@ -119,7 +119,7 @@ fn notes(out: &mut String, options: &Pages, results: &Results) {
     let (rtt, window) = (rtt.unwrap_or(100), last(options));
     for (page, described) in results.pages.iter().enumerate() {
         let way = options.rows(page).first().map_or(HANDSHAKE, |(_, over)| *over);
-        let case = Case { page, rtt, window, way };
+        let case = TableCell { page, rtt, window, way };
         let connections = results.mean(case, |load| load.counts.connections as f64).unwrap_or(f64::NAN);
         let _ = writeln!(
             out,
@@ -142,14 +142,14 @@ fn notes(out: &mut String, options: &Pages, results: &Results) {
 }
 
 /// The largest standard deviation of the loads of these cases.
-fn largest_deviation(results: &Results, of: impl Fn(&Case) -> bool) -> String {
+fn largest_deviation(results: &Results, of: impl Fn(&TableCell) -> bool) -> String {
     let deviations = results.cases().filter(|case| of(case)).filter_map(|case| results.deviation(*case));
     format!("largest standard deviation {:.1} %", deviations.fold(0.0, f64::max) * 100.0)
 }
 
 /// What PRECONNECT opens for nothing.
 fn preconnect(out: &mut String, options: &Pages, results: &Results) {
-    let cases: Vec<&Case> = results.cases().filter(|case| case.way == PRECONNECT).collect();
+    let cases: Vec<&TableCell> = results.cases().filter(|case| case.way == PRECONNECT).collect();
     let Some(rtt) = cases.iter().map(|case| case.rtt).max() else { return };
     let _ = write!(
         out,
@@ -168,7 +168,7 @@ fn last(options: &Pages) -> Window {
     options.initial_window.last().copied().unwrap_or(Window::NOW)
 }
 
-fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, rows: &[(Way, Way)]) {
+fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, rows: &[(LoadWay, LoadWay)]) {
     let window = last(options);
     let heads = options.rtt.iter().map(|rtt| format!("{:>18}", format!("{rtt} ms: s   gain")));
     let _ = writeln!(
@@ -180,10 +180,10 @@ fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, row
         heads.collect::<String>(),
     );
     let mut before = None;
-    let line = |out: &mut String, way: Way, over: Option<Way>| {
+    let line = |out: &mut String, way: LoadWay, over: Option<LoadWay>| {
         let _ = write!(out, "{:<31}", way.name);
         for rtt in options.rtt.iter().copied() {
-            let case = Case { page, rtt, window, way };
+            let case = TableCell { page, rtt, window, way };
             let seconds = results.seconds(case).unwrap_or(f64::NAN);
             let gain = over.and_then(|over| results.gain(case, over));
             let gain = gain.map_or_else(String::new, |gain| format!("{gain:.1} %"));
@@ -203,8 +203,8 @@ fn beyond(out: &mut String, options: &Pages, results: &Results, page: usize, row
             line(out, way, Some(over));
         }
     }
-    let shown = |way: Way| rows.iter().any(|(row, over)| *row == way || *over == way);
-    let of = |case: &Case| case.page == page && case.window == window && shown(case.way);
+    let shown = |way: LoadWay| rows.iter().any(|(row, over)| *row == way || *over == way);
+    let of = |case: &TableCell| case.page == page && case.window == window && shown(case.way);
     let _ = writeln!(out, "{}", largest_deviation(results, of));
 }
 

@@ -1,6 +1,6 @@
 //! The servers: they read requests, think, and answer.
 
-use super::way::{Way, sizes};
+use super::way::{LoadWay, sizes};
 use crate::line::Net;
 use firstflight_stack::{ConnId, ListenerId};
 use firstflight_wire::Instant;
@@ -69,7 +69,7 @@ impl Question {
 
 /// An answer that is being sent.
 #[derive(Debug)]
-struct Answer {
+struct PageAnswer {
     number: u32,
     fields: usize,
     left: usize,
@@ -82,7 +82,7 @@ struct Conversation {
     read: Vec<u8>,
     /// Bytes of a question that are still to come, and that change nothing.
     rest_of_question: usize,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<PageAnswer>,
     /// Bytes that the stack had no room for.
     rest: Vec<u8>,
     ended: bool,
@@ -102,7 +102,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn new(listeners: Vec<ListenerId>, way: Way) -> Self {
+    pub fn new(listeners: Vec<ListenerId>, way: LoadWay) -> Self {
         Self { listeners, open: BTreeMap::new(), multiplexed: way.multiplexed, reuse: way.reuse }
     }
 
@@ -165,7 +165,7 @@ impl Conversation {
             self.rest_of_question = question.len.saturating_sub(there);
             let Some(left) = question.body else { continue };
             let Question { number, fields, think, urgency, .. } = question;
-            self.answers.push_back(Answer { number, fields, left, ready: net.now + think, urgency });
+            self.answers.push_back(PageAnswer { number, fields, left, ready: net.now + think, urgency });
         }
     }
 
@@ -222,7 +222,7 @@ fn part(number: u32, fields: usize, body: usize) -> Vec<u8> {
 
 /// A part of an answer as it arrives.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct AnswerPart {
     pub number: u32,
     /// Bytes of the fields that are still to come.
     pub fields: usize,
@@ -230,7 +230,7 @@ pub struct Part {
     pub body: usize,
 }
 
-impl Part {
+impl AnswerPart {
     /// The head of a part, if all of it is there.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

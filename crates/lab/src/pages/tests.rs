@@ -1,8 +1,8 @@
 use super::options::{Window, rtt, think};
-use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, PRECONNECT, Way};
+use super::way::{ASAP, ASAP_INSIDE, BEYOND, FAST_OPEN, HANDSHAKE, LoadWay, PRECONNECT};
 use super::world::{self, Load, Setting};
 use super::*;
-use firstflight_link::path::Verdict;
+use firstflight_link::path::FilterVerdict;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn fast(rtt: u64) -> Setting {
     Pages { up: 100_000, down: 100_000, ..options() }.setting(rtt, Window::NOW)
 }
 
-fn load(page: &page::Page, way: Way, setting: &Setting) -> Load {
+fn load(page: &page::Page, way: LoadWay, setting: &Setting) -> Load {
     let jitter = world::jitter(page, setting.think, 7, 0);
     world::load(page, way, setting, &jitter, 7).unwrap()
 }
@@ -117,11 +117,11 @@ fn without_the_names_asap_inside_the_lookup_is_asap() {
     let swallowed = world::load_on(page, ASAP_INSIDE, &setting, &jitter, seed, move |net| {
         net.up.set_filter(Box::new(move |packet| {
             if packet.first() != Some(&0) || packet.get(5) == Some(&0) {
-                return Verdict::Forward;
+                return FilterVerdict::Forward;
             }
             counted[0].fetch_add(1, Ordering::Relaxed);
             counted[1].fetch_add(packet.len(), Ordering::Relaxed);
-            Verdict::Drop
+            FilterVerdict::Drop
         }));
     })
     .unwrap();
@@ -153,7 +153,7 @@ fn a_lost_answer_of_the_resolver_is_asked_for_again() {
         net.down.set_filter(Box::new(move |packet| {
             // The first messages beside TCP.
             lost += u32::from(packet.first() == Some(&0));
-            if packet.first() == Some(&0) && lost <= 2 { Verdict::Drop } else { Verdict::Forward }
+            if packet.first() == Some(&0) && lost <= 2 { FilterVerdict::Drop } else { FilterVerdict::Forward }
         }));
     })
     .unwrap();
@@ -386,7 +386,7 @@ fn a_slow_first_connection_gets_a_second() {
 }
 
 /// What a load of one document sends: from the client or not, flags of TCP, bytes of payload.
-fn packets(way: Way, setting: &Setting) -> Vec<(bool, u8, usize)> {
+fn packets(way: LoadWay, setting: &Setting) -> Vec<(bool, u8, usize)> {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let jitter = world::jitter(&page::all()[0], setting.think, 7, 0);
     let watch = |up: bool| {
@@ -396,7 +396,7 @@ fn packets(way: Way, setting: &Setting) -> Vec<(bool, u8, usize)> {
                 let tcp = &packet[usize::from(packet[0] & 15) * 4..];
                 seen.lock().unwrap().push((up, tcp[13], tcp.len() - usize::from(tcp[12] >> 4) * 4));
             }
-            Verdict::Forward
+            FilterVerdict::Forward
         }
     };
     let (up, down) = (watch(true), watch(false));

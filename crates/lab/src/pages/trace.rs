@@ -12,7 +12,7 @@ pub struct Lookup {
 
 /// A connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Opened {
+pub struct OpenedConnection {
     pub host: usize,
     /// The first packet was sent.
     pub began: Instant,
@@ -48,7 +48,7 @@ pub struct Trace {
     /// When the load began.
     pub began: Instant,
     pub lookups: Vec<Lookup>,
-    pub connections: Vec<Opened>,
+    pub connections: Vec<OpenedConnection>,
     pub requests: Vec<Request>,
 }
 
@@ -90,7 +90,7 @@ impl Trace {
 
     /// A connection begins. Returns its number.
     pub fn connect(&mut self, host: usize, now: Instant) -> usize {
-        self.connections.push(Opened { host, began: now, open: None, closed: None, requests: 0 });
+        self.connections.push(OpenedConnection { host, began: now, open: None, closed: None, requests: 0 });
         self.connections.len() - 1
     }
 

@@ -1,8 +1,8 @@
 //! One load as a waterfall: each request with its connection, its times, and what made it known.
 
-use super::measure::Case;
+use super::measure::TableCell;
 use super::page::Page;
-use super::trace::{Opened, Request};
+use super::trace::{OpenedConnection, Request};
 use super::world::Load;
 use crate::bars::{BLUE, Colour, GREEN, GREY, ORANGE};
 use firstflight_wire::Instant;
@@ -36,7 +36,7 @@ fn order(load: &Load) -> Vec<usize> {
     order
 }
 
-fn title(page: &Page, case: Case, load: &Load) -> String {
+fn title(page: &Page, case: TableCell, load: &Load) -> String {
     format!(
         "{}: {}, {} ms, initial window {}: {:.3} s, {} connections",
         page.name,
@@ -52,13 +52,13 @@ fn title(page: &Page, case: Case, load: &Load) -> String {
 ///
 /// # Errors
 /// When it cannot be drawn.
-pub fn svg(page: &Page, case: Case, load: &Load) -> Result<String, String> {
+pub fn svg(page: &Page, case: TableCell, load: &Load) -> Result<String, String> {
     let mut out = String::new();
     draw(&mut out, page, case, load).map_err(|error| error.to_string())?;
     Ok(out)
 }
 
-fn draw<'a>(out: &'a mut String, page: &Page, case: Case, load: &Load) -> Result<(), DrawError<'a>> {
+fn draw<'a>(out: &'a mut String, page: &Page, case: TableCell, load: &Load) -> Result<(), DrawError<'a>> {
     let order = order(load);
     let (bottom, width) = (TOP + ROW * order.len() as i32, LABELS + ROOM as i32 + 40);
     let area = SVGBackend::with_string(out, (width as u32, bottom as u32 + 10)).into_drawing_area();
@@ -113,7 +113,7 @@ fn draw<'a>(out: &'a mut String, page: &Page, case: Case, load: &Load) -> Result
 }
 
 /// Whether a request is the first on its connection.
-fn first_of(load: &Load, connection: &Opened, number: usize) -> bool {
+fn first_of(load: &Load, connection: &OpenedConnection, number: usize) -> bool {
     let same = |request: &&Request| {
         let of = request.connection.and_then(|number| load.trace.connections.get(number));
         of.is_some_and(|other| std::ptr::eq(other, connection))
@@ -139,7 +139,7 @@ fn label(page: &Page, number: usize, request: &Request) -> String {
 }
 
 /// The same, for programs. Times are milliseconds since the load began.
-pub fn json(page: &Page, case: Case, load: &Load) -> Value {
+pub fn json(page: &Page, case: TableCell, load: &Load) -> Value {
     let ms = |event: Option<Instant>| event.map(|event| load.trace.at(event).as_micros() as f64 / 1e3);
     let requests = order(load).into_iter().map(|number| {
         let (resource, request) = (&page.resources[number], &load.trace.requests[number]);

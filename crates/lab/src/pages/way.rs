@@ -2,7 +2,7 @@
 
 /// What a client's first packets to a server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opening {
+pub enum PacketOpening {
     /// A handshake; a request gets the connection that is ready first.
     Handshake,
     /// A handshake, with each request bound to the connection that was opened for it, as Fast Open binds it.
@@ -32,9 +32,9 @@ pub enum Security {
 
 /// A way of loading a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct LoadWay {
     pub name: &'static str,
-    pub opening: Opening,
+    pub opening: PacketOpening,
     pub security: Security,
     /// Connections serve several requests.
     pub reuse: bool,
@@ -60,62 +60,67 @@ pub enum Guesses {
     All,
 }
 
-const fn way(name: &'static str, opening: Opening, security: Security) -> Way {
+const fn way(name: &'static str, opening: PacketOpening, security: Security) -> LoadWay {
     let (guesses, uncached) = (Guesses::None, false);
-    Way { name, opening, security, reuse: true, multiplexed: false, measured: false, guesses, uncached }
+    LoadWay { name, opening, security, reuse: true, multiplexed: false, measured: false, guesses, uncached }
 }
 
 /// The paper's two columns.
-pub const HANDSHAKE: Way = way("handshake", Opening::Handshake, Security::None);
+pub const HANDSHAKE: LoadWay = way("handshake", PacketOpening::Handshake, Security::None);
 /// See [`HANDSHAKE`].
-pub const FAST_OPEN: Way = way("Fast Open", Opening::FastOpen, Security::None);
+pub const FAST_OPEN: LoadWay = way("Fast Open", PacketOpening::FastOpen, Security::None);
 
 /// The rows beyond the paper, each with the row that it is compared with.
-pub const BEYOND: [(Way, Way); 20] = [
-    (way("handshake, bound requests", Opening::Bound, Security::None), HANDSHAKE),
+pub const BEYOND: [(LoadWay, LoadWay); 20] = [
+    (way("handshake, bound requests", PacketOpening::Bound, Security::None), HANDSHAKE),
     (FAST_OPEN_MEASURED, HANDSHAKE),
-    (way("Fast Open, cold cookies", Opening::ColdFastOpen, Security::None), HANDSHAKE),
+    (way("Fast Open, cold cookies", PacketOpening::ColdFastOpen, Security::None), HANDSHAKE),
     (ASAP, HANDSHAKE),
     (ASAP_INSIDE, HANDSHAKE),
     (PRECONNECT, HANDSHAKE),
     (
-        Way { guesses: Guesses::All, ..way("PRECONNECT, all hits", Opening::Handshake, Security::None) },
+        LoadWay {
+            guesses: Guesses::All,
+            ..way("PRECONNECT, all hits", PacketOpening::Handshake, Security::None)
+        },
         HANDSHAKE,
     ),
     (FAST_OPEN_ONCE, HANDSHAKE_ONCE),
-    (uncached("Fast Open, names not cached", Opening::FastOpen), UNCACHED),
-    (uncached("ASAP, names not cached", Opening::Asap), UNCACHED),
-    (uncached("inside lookup, not cached", Opening::AsapInside), UNCACHED),
-    (way("TLS 1.3 + Fast Open", Opening::FastOpen, Security::Full), TLS),
-    (way("TLS 1.3, tickets", Opening::Handshake, Security::Ticket), TLS),
-    (way("TLS 1.3, tickets + Fast Open", Opening::FastOpen, Security::Ticket), TLS),
-    (way("sealed", Opening::Handshake, Security::Sealed), TLS),
-    (way("sealed + Fast Open", Opening::FastOpen, Security::Sealed), TLS),
-    (way("sealed + ASAP", Opening::Asap, Security::Sealed), TLS),
-    (multiplexed("h2, TLS 1.3 + Fast Open", Opening::FastOpen, Security::Full), H2),
-    (multiplexed("h2, tickets + Fast Open", Opening::FastOpen, Security::Ticket), H2),
-    (multiplexed("h2, sealed + ASAP", Opening::Asap, Security::Sealed), H2),
+    (uncached("Fast Open, names not cached", PacketOpening::FastOpen), UNCACHED),
+    (uncached("ASAP, names not cached", PacketOpening::Asap), UNCACHED),
+    (uncached("inside lookup, not cached", PacketOpening::AsapInside), UNCACHED),
+    (way("TLS 1.3 + Fast Open", PacketOpening::FastOpen, Security::Full), TLS),
+    (way("TLS 1.3, tickets", PacketOpening::Handshake, Security::Ticket), TLS),
+    (way("TLS 1.3, tickets + Fast Open", PacketOpening::FastOpen, Security::Ticket), TLS),
+    (way("sealed", PacketOpening::Handshake, Security::Sealed), TLS),
+    (way("sealed + Fast Open", PacketOpening::FastOpen, Security::Sealed), TLS),
+    (way("sealed + ASAP", PacketOpening::Asap, Security::Sealed), TLS),
+    (multiplexed("h2, TLS 1.3 + Fast Open", PacketOpening::FastOpen, Security::Full), H2),
+    (multiplexed("h2, tickets + Fast Open", PacketOpening::FastOpen, Security::Ticket), H2),
+    (multiplexed("h2, sealed + ASAP", PacketOpening::Asap, Security::Sealed), H2),
 ];
 
 /// What [`ASAP_INSIDE`] must not be slower than, on a fast line.
-pub const ASAP: Way = way("ASAP", Opening::Asap, Security::None);
+pub const ASAP: LoadWay = way("ASAP", PacketOpening::Asap, Security::None);
 /// The row with a request in each lookup.
-pub const ASAP_INSIDE: Way = way("ASAP inside the lookup", Opening::AsapInside, Security::None);
-const FAST_OPEN_MEASURED: Way =
-    Way { measured: true, ..way("Fast Open, short SYN timeout", Opening::FastOpen, Security::None) };
+pub const ASAP_INSIDE: LoadWay = way("ASAP inside the lookup", PacketOpening::AsapInside, Security::None);
+const FAST_OPEN_MEASURED: LoadWay = LoadWay {
+    measured: true,
+    ..way("Fast Open, short SYN timeout", PacketOpening::FastOpen, Security::None)
+};
 /// The row with guesses, of which some are right.
-pub const PRECONNECT: Way =
-    Way { guesses: Guesses::Some, ..way("PRECONNECT", Opening::Handshake, Security::None) };
-const UNCACHED: Way = uncached("handshake, names not cached", Opening::Handshake);
-const HANDSHAKE_ONCE: Way =
-    Way { reuse: false, ..way("handshake, no reuse", Opening::Handshake, Security::None) };
-const FAST_OPEN_ONCE: Way =
-    Way { reuse: false, ..way("Fast Open, no reuse", Opening::FastOpen, Security::None) };
-const TLS: Way = way("TLS 1.3", Opening::Handshake, Security::Full);
-const H2: Way = multiplexed("h2, TLS 1.3", Opening::Handshake, Security::Full);
+pub const PRECONNECT: LoadWay =
+    LoadWay { guesses: Guesses::Some, ..way("PRECONNECT", PacketOpening::Handshake, Security::None) };
+const UNCACHED: LoadWay = uncached("handshake, names not cached", PacketOpening::Handshake);
+const HANDSHAKE_ONCE: LoadWay =
+    LoadWay { reuse: false, ..way("handshake, no reuse", PacketOpening::Handshake, Security::None) };
+const FAST_OPEN_ONCE: LoadWay =
+    LoadWay { reuse: false, ..way("Fast Open, no reuse", PacketOpening::FastOpen, Security::None) };
+const TLS: LoadWay = way("TLS 1.3", PacketOpening::Handshake, Security::Full);
+const H2: LoadWay = multiplexed("h2, TLS 1.3", PacketOpening::Handshake, Security::Full);
 
 /// Every row once, each after the row that it is compared with.
-pub fn all() -> Vec<Way> {
+pub fn all() -> Vec<LoadWay> {
     let mut ways = vec![HANDSHAKE, FAST_OPEN];
     for way in BEYOND.iter().flat_map(|(way, over)| [*over, *way]) {
         if !ways.contains(&way) {
@@ -126,25 +131,25 @@ pub fn all() -> Vec<Way> {
 }
 
 /// The row that a row is compared with. A row without one is compared with itself.
-pub fn compared(way: Way) -> Way {
+pub fn compared(way: LoadWay) -> LoadWay {
     if way == FAST_OPEN {
         return HANDSHAKE;
     }
     BEYOND.iter().find(|(row, _)| *row == way).map_or(way, |(_, over)| *over)
 }
 
-const fn uncached(name: &'static str, opening: Opening) -> Way {
-    Way { uncached: true, ..way(name, opening, Security::None) }
+const fn uncached(name: &'static str, opening: PacketOpening) -> LoadWay {
+    LoadWay { uncached: true, ..way(name, opening, Security::None) }
 }
 
-const fn multiplexed(name: &'static str, opening: Opening, security: Security) -> Way {
-    Way { multiplexed: true, ..way(name, opening, security) }
+const fn multiplexed(name: &'static str, opening: PacketOpening, security: Security) -> LoadWay {
+    LoadWay { multiplexed: true, ..way(name, opening, security) }
 }
 
-impl Way {
+impl LoadWay {
     /// A request is bound to a connection before the connection is open.
     pub const fn binds_early(self) -> bool {
-        !matches!(self.opening, Opening::Handshake)
+        !matches!(self.opening, PacketOpening::Handshake)
     }
 
     /// What the client sends before a request on a new connection: bytes of its ClientHello.

@@ -5,9 +5,9 @@ use super::inside::{self, Fronts};
 use super::page::{Kind, Page};
 use super::server::Servers;
 use super::trace::Trace;
-use super::way::{Guesses, Opening, Way, sizes};
+use super::way::{Guesses, LoadWay, PacketOpening, sizes};
 use crate::certified;
-use crate::line::{End, Line, Net};
+use crate::line::{Line, LineEnd, Net};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
@@ -87,7 +87,7 @@ pub fn jitter(page: &Page, think: Duration, seed: u64, run: u32) -> Jitter {
 }
 
 /// The servers' addresses; with guesses, as many again that nothing needs.
-fn addresses(page: &Page, way: Way) -> Vec<SocketAddr> {
+fn addresses(page: &Page, way: LoadWay) -> Vec<SocketAddr> {
     (0..page.hosts * if way.guesses == Guesses::None { 1 } else { 2 })
         .map(|host| match u8::try_from(1 + host) {
             Ok(last @ 1..=254) => Ipv4Addr::new(198, 51, 100, last),
@@ -129,13 +129,13 @@ fn listen(server: &mut Stack, addresses: &[SocketAddr]) -> Vec<ListenerId> {
 }
 
 /// The settings of the browser's connections.
-fn connect(way: Way, mtu: usize, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
+fn connect(way: LoadWay, mtu: usize, certificate: &Arc<ClientCertificate>, now: Instant) -> ConnectConfig {
     let config = match way.opening {
-        Opening::Handshake | Opening::Bound => ConnectConfig::default(),
-        Opening::FastOpen | Opening::ColdFastOpen => {
+        PacketOpening::Handshake | PacketOpening::Bound => ConnectConfig::default(),
+        PacketOpening::FastOpen | PacketOpening::ColdFastOpen => {
             ConnectConfig::default().fast_open(true).replay_safe(true)
         }
-        Opening::Asap | Opening::AsapInside => {
+        PacketOpening::Asap | PacketOpening::AsapInside => {
             let mut config = certified::connect(certificate, now);
             if let Some(asap) = &mut config.asap {
                 asap.mss = u16::try_from(mtu.saturating_sub(40)).ok();
@@ -147,14 +147,14 @@ fn connect(way: Way, mtu: usize, certificate: &Arc<ClientCertificate>, now: Inst
 }
 
 /// Loads `page`. `None` if it never loads.
-pub fn load(page: &Page, way: Way, setting: &Setting, jitter: &Jitter, seed: u64) -> Option<Load> {
+pub fn load(page: &Page, way: LoadWay, setting: &Setting, jitter: &Jitter, seed: u64) -> Option<Load> {
     load_on(page, way, setting, jitter, seed, |_| ())
 }
 
 /// Like [`load`], on a line that is changed first.
 pub fn load_on(
     page: &Page,
-    way: Way,
+    way: LoadWay,
     setting: &Setting,
     jitter: &Jitter,
     seed: u64,
@@ -162,13 +162,13 @@ pub fn load_on(
 ) -> Option<Load> {
     let addresses = addresses(page, way);
     let [client_udp, server_udp] =
-        [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == Opening::AsapInside).then_some(port));
+        [CLIENT_UDP, SERVER_UDP].map(|port| (way.opening == PacketOpening::AsapInside).then_some(port));
     let client = stack(vec![CLIENT], setting, 1, client_udp);
     let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
     let mut servers = Servers::new(listeners, way);
     let mut net = Net::new(&setting.line, seed, client, server).ok()?;
-    if way.opening == Opening::FastOpen {
+    if way.opening == PacketOpening::FastOpen {
         visit(&mut net, &mut servers, &addresses);
     }
     change(&mut net);
@@ -193,9 +193,9 @@ pub fn load_on(
         while let Some((end, message)) = net.told() {
             let host = host(&message)?;
             match end {
-                End::Server => asked.push_back((net.now + far, host, message)),
-                End::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
-                End::Client => {}
+                LineEnd::Server => asked.push_back((net.now + far, host, message)),
+                LineEnd::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
+                LineEnd::Client => {}
             }
         }
         while let Some((_, host, message)) = asked.pop_front_if(|(at, ..)| *at <= net.now) {
@@ -206,7 +206,7 @@ pub fn load_on(
             answers.push_back((net.now + far, answer, len));
         }
         while let Some((_, answer, len)) = answers.pop_front_if(|(at, ..)| *at <= net.now) {
-            net.tell(End::Server, &answer, len);
+            net.tell(LineEnd::Server, &answer, len);
         }
         browser.run(&mut net);
         servers.run(&mut net);

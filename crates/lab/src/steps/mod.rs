@@ -37,7 +37,7 @@ pub enum Step {
     /// A client's whole work to connect, from the call to the SYN: with a certificate, or without.
     Connect(bool),
     /// A server verifies the signatures of certificate and request, or of the request alone.
-    Verify(Known),
+    Verify(CertificateKnown),
     /// A server's whole work from the SYN to the SYN-ACK.
     Accept(Credential),
     /// A name server answers an ordinary query.
@@ -48,7 +48,7 @@ pub enum Step {
 
 /// Whether the server has seen the certificate before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum CertificateKnown {
     Yes,
     No,
 }
@@ -56,7 +56,7 @@ pub enum Known {
 /// What a SYN shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    Certificate(Known),
+    Certificate(CertificateKnown),
     Cookie,
 }
 
@@ -66,10 +66,10 @@ impl Step {
         Self::Sign,
         Self::Connect(true),
         Self::Connect(false),
-        Self::Verify(Known::No),
-        Self::Verify(Known::Yes),
-        Self::Accept(Credential::Certificate(Known::No)),
-        Self::Accept(Credential::Certificate(Known::Yes)),
+        Self::Verify(CertificateKnown::No),
+        Self::Verify(CertificateKnown::Yes),
+        Self::Accept(Credential::Certificate(CertificateKnown::No)),
+        Self::Accept(Credential::Certificate(CertificateKnown::Yes)),
         Self::Accept(Credential::Cookie),
         Self::Query,
         Self::Front,
@@ -81,10 +81,14 @@ impl Step {
             Self::Sign => "client: request signed",
             Self::Connect(true) => "client: connect with certificate, to the SYN",
             Self::Connect(false) => "client: ordinary connect, to the SYN",
-            Self::Verify(Known::No) => "server: two signatures verified",
-            Self::Verify(Known::Yes) => "server: one verified, certificate seen before",
-            Self::Accept(Credential::Certificate(Known::No)) => "server: SYN to SYN-ACK, new certificate",
-            Self::Accept(Credential::Certificate(Known::Yes)) => "server: SYN to SYN-ACK, seen before",
+            Self::Verify(CertificateKnown::No) => "server: two signatures verified",
+            Self::Verify(CertificateKnown::Yes) => "server: one verified, certificate seen before",
+            Self::Accept(Credential::Certificate(CertificateKnown::No)) => {
+                "server: SYN to SYN-ACK, new certificate"
+            }
+            Self::Accept(Credential::Certificate(CertificateKnown::Yes)) => {
+                "server: SYN to SYN-ACK, seen before"
+            }
             Self::Accept(Credential::Cookie) => "server: SYN to SYN-ACK, Fast Open cookie",
             Self::Query => "name server: ordinary query",
             Self::Front => "name server: first flight of 7 fragments",
@@ -96,7 +100,7 @@ impl Step {
         match self {
             Self::Issue => "95 % below 800",
             Self::Sign => "1000 to 2000",
-            Self::Verify(Known::No) => "median 326, mean 359, 95 % 462",
+            Self::Verify(CertificateKnown::No) => "median 326, mean 359, 95 % 462",
             Self::Query => "700",
             Self::Front => "100 more than a query",
             _ => "",

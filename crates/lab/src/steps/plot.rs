@@ -1,6 +1,6 @@
 //! The distributions (SVG), in the form of the thesis' Figure 7.3.
 
-use super::{Credential, Known, Step, Times};
+use super::{CertificateKnown, Credential, Step, Times};
 use crate::curves::{self, Curve, DrawError, Frame};
 use crate::figure::Figure;
 use plotters::prelude::*;
@@ -11,8 +11,8 @@ const LEGEND: u32 = 60;
 const SHOWN: [(Step, usize); 6] = [
     (Step::Issue, 0),
     (Step::Connect(true), 1),
-    (Step::Verify(Known::No), 2),
-    (Step::Accept(Credential::Certificate(Known::No)), 3),
+    (Step::Verify(CertificateKnown::No), 2),
+    (Step::Accept(Credential::Certificate(CertificateKnown::No)), 3),
     (Step::Accept(Credential::Cookie), 4),
     (Step::Front, 5),
 ];

@@ -1,9 +1,9 @@
 //! The work of each step, measured one by one.
 
-use super::{Credential, Known, Step};
+use super::{CertificateKnown, Credential, Step};
 use crate::bench::certificates::server::{self, Accepting};
 use crate::bench::certificates::signatures::{NOW, NOW_MS, Signatures, clock};
-use crate::bench::certificates::{Row, Seen};
+use crate::bench::certificates::{Row, VerifiedBefore};
 use crate::bench::front::{Row as FrontRow, work::Work as Front};
 use crate::bench::{BenchError, REQUEST, cpu_time};
 use crate::certified;
@@ -27,10 +27,10 @@ pub struct Work {
     certificate: Arc<ClientCertificate>,
 }
 
-const fn seen(known: Known) -> Seen {
+const fn seen(known: CertificateKnown) -> VerifiedBefore {
     match known {
-        Known::Yes => Seen::Cached,
-        Known::No => Seen::New,
+        CertificateKnown::Yes => VerifiedBefore::Cached,
+        CertificateKnown::No => VerifiedBefore::New,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The client at one end of the wire: reads what to visit, and says what became of it.
 
-use super::visit::{Credential, Seal, Visit, Way};
+use super::visit::{Credential, PacketWay, Seal, Visit};
 use super::{Failure, PORT, PORTS, QUIC, REFUSES, VERIFIER, at, authority, quic, server};
 use crate::certified::{self, LASTS, verifier};
 use clap::Args;
@@ -32,7 +32,7 @@ const DATAGRAM: u16 = 1200;
 
 /// Where everything is.
 #[derive(Debug, Args)]
-pub struct Ends {
+pub struct TlsEnds {
     /// The directory of `files`; `serve` must have begun
     #[arg(long)]
     files: PathBuf,
@@ -54,7 +54,7 @@ pub struct Ends {
 }
 
 /// Reads and makes visits until standard input ends.
-pub fn run(ends: &Ends) -> Result<String, Failure> {
+pub fn run(ends: &TlsEnds) -> Result<String, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut visitor = runtime.block_on(async { Visitor::new(ends) })?;
     crate::output::line(&"ready")?;
@@ -62,7 +62,7 @@ pub fn run(ends: &Ends) -> Result<String, Failure> {
         let visit = Visit::read(&serde_json::from_str(&line?)?)?;
         let told = runtime.block_on(async {
             match visit.way {
-                Way::Quic => quic::visit(&ends.files, at(ends.server, QUIC), visit.ticket).await,
+                PacketWay::Quic => quic::visit(&ends.files, at(ends.server, QUIC), visit.ticket).await,
                 _ => visitor.visit(&visit).await,
             }
         })?;
@@ -73,7 +73,7 @@ pub fn run(ends: &Ends) -> Result<String, Failure> {
 
 /// What the client keeps between visits: cookies, and nothing else.
 struct Visitor<'a> {
-    ends: &'a Ends,
+    ends: &'a TlsEnds,
     tun: Endpoint,
     udp: Endpoint,
     /// The keys of the cookie that each way has, named by a port.
@@ -109,7 +109,7 @@ fn request(path: &str) -> String {
 }
 
 impl<'a> Visitor<'a> {
-    fn new(ends: &'a Ends) -> Result<Self, Failure> {
+    fn new(ends: &'a TlsEnds) -> Result<Self, Failure> {
         let engine = |addresses| {
             let mut config = firstflight::config(addresses)?;
             config.tcp.set_nodelay(true);
@@ -163,7 +163,7 @@ impl<'a> Visitor<'a> {
                 told(&stream, first_byte - lookup, &answer)
             }
         };
-        if visit.way != Way::Quic && visit.credential != Credential::Certificate {
+        if visit.way != PacketWay::Quic && visit.credential != Credential::Certificate {
             // A server without the cookie's key gives one of its own.
             self.held[visit.way as usize] = Some(keys_of(port));
         }
@@ -180,7 +180,7 @@ impl<'a> Visitor<'a> {
         let need = match visit.credential {
             Credential::None => None,
             Credential::Certificate => return self.forget(visit.way),
-            Credential::Refused if visit.way == Way::Udp => return self.forget(visit.way),
+            Credential::Refused if visit.way == PacketWay::Udp => return self.forget(visit.way),
             Credential::Refused => Some(PORT),
             Credential::Cookie => Some(keys_of(port)),
         };
@@ -199,17 +199,17 @@ impl<'a> Visitor<'a> {
         Ok(())
     }
 
-    fn forget(&mut self, way: Way) -> Result<(), Failure> {
+    fn forget(&mut self, way: PacketWay) -> Result<(), Failure> {
         match way {
-            Way::Ip => self.tun.forget_credentials(),
-            Way::Udp => self.udp.forget_credentials(),
-            Way::Kernel => {
+            PacketWay::Ip => self.tun.forget_credentials(),
+            PacketWay::Udp => self.udp.forget_credentials(),
+            PacketWay::Kernel => {
                 let done = Command::new("ip").args(["tcp_metrics", "flush", "all"]).status()?;
                 if !done.success() {
                     return Err("`ip tcp_metrics flush all` fails".into());
                 }
             }
-            Way::Quic => {}
+            PacketWay::Quic => {}
         }
         self.held[way as usize] = None;
         Ok(())
@@ -257,14 +257,14 @@ impl<'a> Visitor<'a> {
     /// What opens the connections of a visit.
     async fn dial(&mut self, visit: &Visit, port: u16) -> Result<Dial, Failure> {
         Ok(match (visit.way, visit.credential) {
-            (Way::Udp, Credential::Certificate | Credential::Refused) => {
+            (PacketWay::Udp, Credential::Certificate | Credential::Refused) => {
                 Dial(self.certified_client(visit.once).await?, None)
             }
-            (Way::Udp, _) => {
+            (PacketWay::Udp, _) => {
                 let client = Client::builder().engine_in_udp(self.udp.clone(), Some(port)).build()?;
                 Dial(client, Some(at(self.ends.server, port)))
             }
-            (Way::Ip, credential) => {
+            (PacketWay::Ip, credential) => {
                 let mut builder = Client::builder().engine(self.tun.clone());
                 if credential == Credential::Certificate {
                     let certificate = self.certificate()?;
@@ -274,7 +274,7 @@ impl<'a> Visitor<'a> {
                 }
                 Dial(builder.build()?, Some(at(self.ends.tun_server, port)))
             }
-            (Way::Kernel | Way::Quic, _) => Dial(self.client()?.build()?, None),
+            (PacketWay::Kernel | PacketWay::Quic, _) => Dial(self.client()?.build()?, None),
         })
     }
 

@@ -29,7 +29,7 @@ pub fn write(directory: &Path, chain: usize) -> Result<String, Failure> {
 const SHORTEST: u16 = 256;
 
 /// A chain of two certificates and the key of the first one, in PEM.
-pub struct Made {
+pub struct MadeChain {
     pub chain: String,
     pub key: String,
     /// Length of both certificates in DER.
@@ -37,7 +37,7 @@ pub struct Made {
 }
 
 /// An authority of this name, in PEM, and a chain of this many bytes by it.
-pub fn make(name: &str, chain: usize) -> Result<(String, Made), Failure> {
+pub fn make(name: &str, chain: usize) -> Result<(String, MadeChain), Failure> {
     let authority = |name: &str| {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -64,7 +64,7 @@ pub fn make(name: &str, chain: usize) -> Result<(String, Made), Failure> {
     let leaf = leaf(filler.max(SHORTEST))?;
     let bytes = leaf.der().len() + issuer.der().len();
     let chain = [leaf.pem(), issuer.pem()].concat();
-    Ok((root.pem(), Made { chain, key: key.serialize_pem(), bytes }))
+    Ok((root.pem(), MadeChain { chain, key: key.serialize_pem(), bytes }))
 }
 
 fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {

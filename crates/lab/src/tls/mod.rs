@@ -47,7 +47,7 @@ pub struct Tls {
 
 /// An end of the wire of `tls`.
 #[derive(Debug, Subcommand)]
-pub enum End {
+pub enum WireEnd {
     /// Write the certificates of a new authority into a directory: a chain for the server, and one that is not trusted.
     Files {
         directory: PathBuf,
@@ -58,7 +58,7 @@ pub enum End {
     /// Serve by the kernel's TCP and in UDP, by an engine on a TUN device, and QUIC; and certify addresses.
     Serve(server::Serve),
     /// Visit the servers as JSON objects on standard input say, one a line. One object on standard output follows each.
-    Visit(client::Ends),
+    Visit(client::TlsEnds),
     /// Visit a server of another implementation over the kernel's TCP.
     Foreign(foreign::Foreign),
     /// Draw the results (JSON of `tls --json`) as SVG.
@@ -77,13 +77,13 @@ pub fn run(options: &Tls) -> Result<String, Box<dyn Error>> {
 ///
 /// # Errors
 /// When it cannot begin, or a visit cannot be made.
-pub fn end(end: &End) -> Result<String, Failure> {
+pub fn end(end: &WireEnd) -> Result<String, Failure> {
     match end {
-        End::Files { directory, chain } => files::write(directory, *chain),
-        End::Serve(options) => server::run(options),
-        End::Visit(options) => client::run(options),
-        End::Foreign(options) => foreign::run(options),
-        End::Plot { results, svg } => {
+        WireEnd::Files { directory, chain } => files::write(directory, *chain),
+        WireEnd::Serve(options) => server::run(options),
+        WireEnd::Visit(options) => client::run(options),
+        WireEnd::Foreign(options) => foreign::run(options),
+        WireEnd::Plot { results, svg } => {
             let results = serde_json::from_str(&std::fs::read_to_string(results)?)?;
             std::fs::write(svg, plot::svg(&results)?)?;
             Ok(format!("wrote {}", svg.display()))

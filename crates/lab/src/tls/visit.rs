@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// How packets travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum PacketWay {
     /// The kernel's TCP.
     Kernel,
     /// An engine's TCP in UDP.
@@ -42,7 +42,7 @@ pub enum Seal {
 /// One visit.
 #[derive(Debug, Clone)]
 pub struct Visit {
-    pub way: Way,
+    pub way: PacketWay,
     pub credential: Credential,
     /// With a session ticket.
     pub ticket: bool,
@@ -67,10 +67,10 @@ impl Visit {
         let wrong = |name: &str| format!("{name} of a visit: {}", visit[name]);
         Ok(Self {
             way: match text("way") {
-                "kernel" => Way::Kernel,
-                "udp" => Way::Udp,
-                "ip" => Way::Ip,
-                "quic" => Way::Quic,
+                "kernel" => PacketWay::Kernel,
+                "udp" => PacketWay::Udp,
+                "ip" => PacketWay::Ip,
+                "quic" => PacketWay::Quic,
                 _ => return Err(wrong("way").into()),
             },
             credential: match text("credential") {
@@ -106,7 +106,10 @@ mod tests {
         let visit =
             Visit::read(&json!({ "way": "ip", "credential": "cookie", "once": true, "seal": "stale" }))
                 .unwrap();
-        assert_eq!((visit.way, visit.credential, visit.seal), (Way::Ip, Credential::Cookie, Seal::Stale));
+        assert_eq!(
+            (visit.way, visit.credential, visit.seal),
+            (PacketWay::Ip, Credential::Cookie, Seal::Stale)
+        );
         assert!(visit.once && !visit.ticket && visit.port == PORT);
         assert!(Visit::read(&json!({ "way": "train" })).unwrap_err().to_string().contains("train"));
         assert!(Visit::read(&json!({ "way": "udp", "port": 70_000 })).is_err());

@@ -30,8 +30,8 @@ pub struct Traffic {
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=2_000_000))]
     requests: u32,
     /// Where the capture is made.
-    #[arg(long, value_enum, default_value_t = Site::Client)]
-    site: Site,
+    #[arg(long, value_enum, default_value_t = CaptureSite::Client)]
+    site: CaptureSite,
     /// Print what is in the capture as JSON.
     #[arg(long)]
     json: bool,
@@ -39,7 +39,7 @@ pub struct Traffic {
 
 /// Where the capture is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Site {
+pub enum CaptureSite {
     /// At the clients.
     Client,
     /// At the servers.
@@ -58,7 +58,7 @@ pub fn run(options: &Traffic) -> Result<String, String> {
     Ok(if options.json { planned_json(&plan, options) } else { planned_text(&plan, options) })
 }
 
-fn write(plan: &Plan, site: Site, out: impl Write, seed: u64) -> io::Result<()> {
+fn write(plan: &Plan, site: CaptureSite, out: impl Write, seed: u64) -> io::Result<()> {
     let mut file = pcap::Writer::new(out)?;
     let mut dice = model::Dice::new(seed ^ 0x7ac);
     let shown = io::stderr().is_terminal();

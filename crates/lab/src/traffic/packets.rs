@@ -1,6 +1,6 @@
 //! The packets of a connection.
 
-use super::Site;
+use super::CaptureSite;
 use super::model::{Connection, Dice, Extent, Service, TLS_TIME};
 use super::pcap::Captured;
 use firstflight_wire::SeqNum;
@@ -25,9 +25,9 @@ struct Writer<'a> {
 }
 
 /// The packets of a connection, in any order. Times are those at the client, moved to the place of the capture.
-pub fn of(connection: &Connection, number: usize, site: Site, dice: &mut Dice) -> Vec<Captured> {
+pub fn of(connection: &Connection, number: usize, site: CaptureSite, dice: &mut Dice) -> Vec<Captured> {
     let Connection { service, rtt, at, .. } = *connection;
-    let away = if site == Site::Server { rtt / 2.0 } else { 0.0 };
+    let away = if site == CaptureSite::Server { rtt / 2.0 } else { 0.0 };
     let seqs = [dice.bits(), dice.bits()];
     let mut writer = Writer { service, client: service.client(number), away, seqs, dice, out: Vec::new() };
     let mut now = at;

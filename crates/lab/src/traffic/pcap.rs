@@ -30,33 +30,33 @@ impl Captured {
 }
 
 /// A packet that waits, and its number, so that packets of one time keep their order.
-struct Waiting(Captured, u64);
+struct WaitingPacket(Captured, u64);
 
-impl Ord for Waiting {
+impl Ord for WaitingPacket {
     fn cmp(&self, other: &Self) -> Ordering {
         // The heap gives its greatest element first.
         other.0.at.total_cmp(&self.0.at).then(other.1.cmp(&self.1))
     }
 }
 
-impl PartialOrd for Waiting {
+impl PartialOrd for WaitingPacket {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for WaitingPacket {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for WaitingPacket {}
 
 /// Sorts packets by time and writes them.
 pub struct Writer<W: Write> {
     out: W,
-    waiting: BinaryHeap<Waiting>,
+    waiting: BinaryHeap<WaitingPacket>,
     count: u64,
 }
 
@@ -71,13 +71,13 @@ impl<W: Write> Writer<W> {
     /// Takes a packet.
     pub fn add(&mut self, packet: Captured) {
         self.count += 1;
-        self.waiting.push(Waiting(packet, self.count));
+        self.waiting.push(WaitingPacket(packet, self.count));
     }
 
     /// Writes the packets of before `at`, ms. No earlier one may be added afterwards.
     pub fn flush_until(&mut self, at: f64) -> io::Result<()> {
         while self.waiting.peek().is_some_and(|next| next.0.at < at) {
-            if let Some(Waiting(packet, _)) = self.waiting.pop() {
+            if let Some(WaitingPacket(packet, _)) = self.waiting.pop() {
                 self.write(&packet)?;
             }
         }

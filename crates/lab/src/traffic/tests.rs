@@ -1,9 +1,9 @@
 use super::model::{Plan, SERVICES};
-use super::{Site, write};
+use super::{CaptureSite, write};
 
 fn capture(seed: u64, requests: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    write(&Plan::new(seed, requests), Site::Client, &mut out, seed).unwrap();
+    write(&Plan::new(seed, requests), CaptureSite::Client, &mut out, seed).unwrap();
     out
 }
 

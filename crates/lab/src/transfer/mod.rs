@@ -48,7 +48,7 @@ pub struct Transfer {
 
 /// How a transfer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum TransferWay {
     /// TCP's handshake, then the request.
     Handshake,
     /// The request in the SYN, with a cookie.
@@ -59,7 +59,7 @@ pub enum Way {
     UdtLike,
 }
 
-impl Way {
+impl TransferWay {
     pub const ALL: [Self; 4] = [Self::Handshake, Self::FastOpen, Self::Asap, Self::UdtLike];
 
     pub const fn name(self) -> &'static str {
@@ -82,7 +82,7 @@ const TRIALS: (u32, u32) = (1000, 200);
 /// Times of one way in one setting, ms. A transfer that did not end within its patience is not among them.
 #[derive(Debug, Clone)]
 pub struct Times {
-    pub way: Way,
+    pub way: TransferWay,
     pub ms: Vec<f64>,
     pub failed: u32,
 }
@@ -121,7 +121,7 @@ fn measure(options: &Transfer) -> Result<Results, String> {
     let mut losses = Vec::new();
     for loss in LOSSES {
         let mut ways = Vec::new();
-        for way in Way::ALL {
+        for way in TransferWay::ALL {
             progress(&format!("(a) {loss} % loss: {}", way.name()));
             ways.push(times(options, way, options.size, loss, many)?);
         }
@@ -130,7 +130,7 @@ fn measure(options: &Transfer) -> Result<Results, String> {
     let mut sizes = Vec::new();
     for kb in SIZES {
         let mut ways = Vec::new();
-        for way in Way::ALL {
+        for way in TransferWay::ALL {
             progress(&format!("(b) {kb} KB: {}", way.name()));
             ways.push(times(options, way, kb * 1024, 0, few)?);
         }
@@ -140,7 +140,7 @@ fn measure(options: &Transfer) -> Result<Results, String> {
     Ok(Results { losses, sizes })
 }
 
-fn times(options: &Transfer, way: Way, size: usize, loss: u32, trials: u32) -> Result<Times, String> {
+fn times(options: &Transfer, way: TransferWay, size: usize, loss: u32, trials: u32) -> Result<Times, String> {
     let mut all = Times { way, ms: Vec::new(), failed: 0 };
     for trial in 0..trials {
         match trial::transfer(options, way, size, loss, trial).map_err(|error| error.to_string())? {

@@ -1,6 +1,6 @@
 //! The curves (SVG) in the form of the thesis' Figure 7.2: distributions above, medians below.
 
-use super::{Results, Times, Transfer, Way};
+use super::{Results, Times, Transfer, TransferWay};
 use crate::curves::{self, Curve, DrawError, Frame};
 use crate::figure::Figure;
 use plotters::prelude::*;
@@ -8,12 +8,12 @@ use plotters::prelude::*;
 const PANEL: (u32, u32) = (460, 340);
 const LEGEND: u32 = 30;
 
-const fn style(way: Way) -> usize {
+const fn style(way: TransferWay) -> usize {
     match way {
-        Way::Handshake => 0,
-        Way::FastOpen => 1,
-        Way::Asap => 2,
-        Way::UdtLike => 3,
+        TransferWay::Handshake => 0,
+        TransferWay::FastOpen => 1,
+        TransferWay::Asap => 2,
+        TransferWay::UdtLike => 3,
     }
 }
 
@@ -43,14 +43,14 @@ fn draw<'a>(out: &'a mut String, results: &Results, options: &Transfer) -> Resul
         let lines = ways.iter().map(|times| Curve::distribution(style(times.way), &of(times), 0.98));
         curves::panel(panel, &frame, &lines.collect::<Vec<_>>())?;
     }
-    let medians = |way: Way| {
+    let medians = |way: TransferWay| {
         let points = results.sizes.iter().filter_map(|(kb, ways)| {
             let times = ways.iter().find(|times| times.way == way)?;
             Some((*kb as f64, Figure::new(times.ms.iter().copied()).median()))
         });
         Curve { style: style(way), points: points.collect(), marks: true }
     };
-    let lines: Vec<Curve> = Way::ALL.into_iter().map(medians).collect();
+    let lines: Vec<Curve> = TransferWay::ALL.into_iter().map(medians).collect();
     let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max) * 1.05;
     let frame = Frame {
         caption: "(b) no loss, medians".into(),
@@ -58,6 +58,6 @@ fn draw<'a>(out: &'a mut String, results: &Results, options: &Transfer) -> Resul
         y: ("time to the last byte, ms", 0.0..most),
     };
     curves::panel(&below, &frame, &lines)?;
-    curves::legend(&legend, &Way::ALL.map(|way| (style(way), way.name())))?;
+    curves::legend(&legend, &TransferWay::ALL.map(|way| (style(way), way.name())))?;
     root.present()
 }

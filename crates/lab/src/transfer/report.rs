@@ -1,6 +1,6 @@
 //! The figures as text and as JSON.
 
-use super::{Results, Times, Transfer, Way, trials};
+use super::{Results, Times, Transfer, TransferWay, trials};
 use crate::figure::{Figure, rounded};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ fn figure(times: &Times) -> Figure {
 
 /// The difference of the medians of TCP's handshake and of `times`, ms.
 fn saved(ways: &[Times], times: &Times) -> f64 {
-    let handshake = ways.iter().find(|times| times.way == Way::Handshake);
+    let handshake = ways.iter().find(|times| times.way == TransferWay::Handshake);
     handshake.map_or(f64::NAN, |first| figure(first).median() - figure(times).median())
 }
 
@@ -42,7 +42,7 @@ pub fn table(results: &Results, options: &Transfer) -> String {
         }
     }
     let _ = write!(out, "\n(b) no loss, medians of {few} trials, ms\n{:>6}", "KB");
-    for way in Way::ALL {
+    for way in TransferWay::ALL {
         let _ = write!(out, "{:>12}", way.name());
     }
     out.push('\n');

@@ -1,6 +1,6 @@
 //! One transfer.
 
-use super::{Transfer, Way};
+use super::{Transfer, TransferWay};
 use crate::exchange::session::{Client, Server};
 use crate::exchange::{Exchange, SERVER_UDP, Setting};
 use firstflight_link::path::{PathConfig, PathError};
@@ -21,12 +21,12 @@ const UDT_WINDOW: u16 = 16;
 /// The time from the first packet to the last byte of the response. `None` if that did not come.
 pub fn transfer(
     options: &Transfer,
-    way: Way,
+    way: TransferWay,
     size: usize,
     loss: u32,
     trial: u32,
 ) -> Result<Option<Duration>, PathError> {
-    let window = if way == Way::UdtLike { UDT_WINDOW } else { options.initial_window };
+    let window = if way == TransferWay::UdtLike { UDT_WINDOW } else { options.initial_window };
     let mut tcp = firstflight_tcp::Config::default().nodelay(true).initial_rto(options.initial_rto);
     tcp.set_initial_window(NonZeroU16::new(window).map_or(InitialWindow::Standard, InitialWindow::Segments));
     let clean = PathConfig::with_delay(options.rtt / 2);
@@ -37,7 +37,7 @@ pub fn transfer(
         Box::new(Server::new(REQUEST.len(), size, Rc::new(Cell::new(0))))
     };
     let mut world = Exchange::new(&setting, Box::new(service))?;
-    if way == Way::FastOpen {
+    if way == TransferWay::FastOpen {
         // An earlier visit, which brings the cookie.
         let config = ConnectConfig::default().fast_open(true);
         world.visit(&REQUEST, &config, Client::new(size), PATIENCE);
@@ -48,13 +48,13 @@ pub fn transfer(
         (config.loss, config.jitter) = (f64::from(loss) / 100.0, options.jitter);
     }
     let config = match way {
-        Way::Handshake => ConnectConfig::default(),
-        Way::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
-        Way::Asap => world.certified(),
-        Way::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
+        TransferWay::Handshake => ConnectConfig::default(),
+        TransferWay::FastOpen => ConnectConfig::default().fast_open(true).replay_safe(true),
+        TransferWay::Asap => world.certified(),
+        TransferWay::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
     };
     let began = world.now;
-    if way == Way::UdtLike && !world.greet(PATIENCE) {
+    if way == TransferWay::UdtLike && !world.greet(PATIENCE) {
         return Ok(None);
     }
     let seen = world.visit(&REQUEST, &config, Client::new(size), PATIENCE);

@@ -4,12 +4,12 @@
 
 use super::dice::{Dice, Purpose};
 use super::graph::{Graph, Node};
-use super::outcome::{Outcome, Part};
+use super::outcome::{NodeResults, Outcome};
 use super::plan::{Credit, Goal, Planner, Sample};
 use super::route::{Router, Routing};
 use super::single::Single;
 use super::target::Attacker;
-use super::topology::{Place, Topology};
+use super::topology::{Topology, VerifierPlacement};
 
 /// The settings that are the same for all graphs.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Setting {
     /// How often verifiers are placed.
     pub placements: u32,
     /// Where they are placed.
-    pub place: Place,
+    pub place: VerifierPlacement,
     /// Number of destinations examined. If the graph has fewer, all of them.
     pub destinations: usize,
     /// Number of sources whose paths are used for TCP's shares. If the graph has fewer, all of them.
@@ -65,7 +65,7 @@ struct World<'a> {
     known_destinations: Vec<Node>,
     known_sources: Vec<Node>,
     router: Router<'a>,
-    parts: Vec<Part>,
+    parts: Vec<NodeResults>,
     singles: Vec<Single>,
     candidates: Vec<Candidate>,
 }
@@ -116,7 +116,7 @@ impl<'a> World<'a> {
         let sources = dice.sample(nodes, setting.sources);
         let known_sources = pick(&sources, setting.known_sources, &mut dice);
         let part = |&eavesdroppers: &usize| {
-            Part::new(eavesdroppers, setting.nodes, setting.placements, setting.place.most())
+            NodeResults::new(eavesdroppers, setting.nodes, setting.placements, setting.place.most())
         };
         Self {
             setting,
@@ -160,7 +160,7 @@ impl<'a> World<'a> {
 
     /// Places verifiers, lets attackers choose, and tries their choices on all paths of the verifiers.
     fn place(&mut self, placement: u32, known: &Sample) {
-        let most = self.parts.iter().map(Part::most).max().unwrap_or_default();
+        let most = self.parts.iter().map(NodeResults::most).max().unwrap_or_default();
         let mut dice = Dice::new(self.setting.seed, Purpose::Placement(placement));
         let verifiers = self.setting.place.verifiers(self.graph, most, &mut dice);
         let mut sample = Sample::new(&self.known_destinations);

@@ -23,7 +23,7 @@ use route::Routing;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
-use topology::{Measured, Place, Source, Topology};
+use topology::{MeasuredGraph, Source, Topology, VerifierPlacement};
 
 /// How many verifiers are needed: what an attacker achieves who overhears some well-chosen nodes of a network.
 ///
@@ -82,7 +82,7 @@ pub enum VerifiersError {
 }
 
 impl Verifiers {
-    fn setting(&self, place: Place) -> Setting {
+    fn setting(&self, place: VerifierPlacement) -> Setting {
         let mut eavesdroppers: Vec<usize> = self.eavesdroppers.iter().copied().map(usize::from).collect();
         eavesdroppers.sort_unstable();
         eavesdroppers.dedup();
@@ -113,7 +113,7 @@ impl Verifiers {
     }
 
     /// The graphs and paths that the options select.
-    fn cases(&self, file: Option<&Arc<Measured>>) -> Vec<(Topology, Routing)> {
+    fn cases(&self, file: Option<&Arc<MeasuredGraph>>) -> Vec<(Topology, Routing)> {
         if let Some(file) = file {
             let wanted = |routing: &Routing| self.paths.is_none_or(|only| only == *routing);
             let all = [Routing::Shortest, Routing::Arbitrary].into_iter().filter(wanted);
@@ -143,10 +143,10 @@ pub fn run(options: &Verifiers) -> Result<String, VerifiersError> {
         opened.map_err(|error| VerifiersError::Write(file.clone(), error))?;
     }
     let file = match &options.graph {
-        Some(Source::File(path)) => Some(Arc::new(Measured::read(path).map_err(VerifiersError::Input)?)),
+        Some(Source::File(path)) => Some(Arc::new(MeasuredGraph::read(path).map_err(VerifiersError::Input)?)),
         _ => None,
     };
-    let place = Place::parse(&options.place, file.as_deref()).map_err(VerifiersError::Input)?;
+    let place = VerifierPlacement::parse(&options.place, file.as_deref()).map_err(VerifiersError::Input)?;
     let mut setting = options.setting(place);
     if let Some(file) = &file {
         setting.nodes = file.nodes();

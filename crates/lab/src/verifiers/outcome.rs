@@ -66,7 +66,7 @@ impl Row {
 
 /// The results for one number of eavesdropping nodes.
 #[derive(Debug)]
-pub struct Part {
+pub struct NodeResults {
     /// Number of eavesdropping nodes.
     pub eavesdroppers: usize,
     /// The theorem's number of verifiers.
@@ -77,7 +77,7 @@ pub struct Part {
     pub rows: Vec<Row>,
 }
 
-impl Part {
+impl NodeResults {
     /// Starts without results, for graphs of at most `nodes` nodes with at most `most` verifiers.
     pub fn new(eavesdroppers: usize, nodes: usize, placements: u32, most: usize) -> Self {
         let bound = bound(eavesdroppers, nodes);
@@ -143,7 +143,7 @@ pub struct Outcome {
     /// Sources examined.
     pub sources: usize,
     /// One entry for each number of eavesdropping nodes.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NodeResults>,
 }
 
 impl Outcome {

@@ -78,7 +78,7 @@ pub struct Planner<'a> {
 
 /// Counts of paths to one destination.
 #[derive(Debug, Clone, Copy, Default)]
-struct Heard {
+struct PathCounts {
     verifiers: u16,
     sources: u16,
 }
@@ -90,13 +90,13 @@ struct Search<'a> {
     credit: Credit,
     asked: usize,
     sampled: usize,
-    heard: Vec<Heard>,
+    heard: Vec<PathCounts>,
     /// Whether a path can be overheard, in the order of [`Sample::path`].
     verifier_heard: Vec<bool>,
     source_heard: Vec<bool>,
     gain: Vec<f64>,
     /// Paths to one destination that pass a node and cannot be overheard yet. Zero between destinations.
-    more: Vec<Heard>,
+    more: Vec<PathCounts>,
 }
 
 impl Planner<'_> {
@@ -113,11 +113,11 @@ impl Planner<'_> {
             credit,
             asked,
             sampled,
-            heard: vec![Heard::default(); destinations],
+            heard: vec![PathCounts::default(); destinations],
             verifier_heard: vec![false; asked * destinations],
             source_heard: vec![false; sampled * destinations],
             gain: vec![0.0; self.nodes],
-            more: vec![Heard::default(); self.nodes],
+            more: vec![PathCounts::default(); self.nodes],
         };
         let mut chosen = Vec::new();
         while chosen.len() < eavesdroppers {
@@ -130,7 +130,7 @@ impl Planner<'_> {
 }
 
 impl Search<'_> {
-    fn value(&self, heard: Heard) -> f64 {
+    fn value(&self, heard: PathCounts) -> f64 {
         let (verifiers, asked) = (f64::from(heard.verifiers), self.asked as f64);
         let (sources, sampled) = (f64::from(heard.sources), self.sampled as f64);
         let toward = match self.credit {
@@ -152,7 +152,7 @@ impl Search<'_> {
         let mut touched: Vec<Node> = Vec::new();
         let destinations = self.heard.len();
         for destination in 0..destinations {
-            let mut passed = |nodes: &[Node], one: Heard| {
+            let mut passed = |nodes: &[Node], one: PathCounts| {
                 for &node in nodes {
                     let more = &mut self.more[node as usize];
                     if more.verifiers == 0 && more.sources == 0 {
@@ -162,19 +162,21 @@ impl Search<'_> {
                     more.sources += one.sources;
                 }
             };
-            let one = Heard { verifiers: 1, sources: 0 };
+            let one = PathCounts { verifiers: 1, sources: 0 };
             for source in (0..self.asked).filter(|at| !self.verifier_heard[at * destinations + destination]) {
                 passed(self.planner.verifiers.path(source, destination), one);
             }
-            let one = Heard { verifiers: 0, sources: 1 };
+            let one = PathCounts { verifiers: 0, sources: 1 };
             for source in (0..self.sampled).filter(|at| !self.source_heard[at * destinations + destination]) {
                 passed(self.planner.sources.path(source, destination), one);
             }
             let now = self.heard[destination];
             for node in touched.drain(..) {
                 let more = std::mem::take(&mut self.more[node as usize]);
-                let then =
-                    Heard { verifiers: now.verifiers + more.verifiers, sources: now.sources + more.sources };
+                let then = PathCounts {
+                    verifiers: now.verifiers + more.verifiers,
+                    sources: now.sources + more.sources,
+                };
                 self.gain[node as usize] += self.value(then) - self.value(now);
             }
         }

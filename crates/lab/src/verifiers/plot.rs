@@ -1,6 +1,6 @@
 //! The plot (SVG).
 
-use super::outcome::{Outcome, Part, Row};
+use super::outcome::{NodeResults, Outcome, Row};
 use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 340);
@@ -71,7 +71,7 @@ fn draw_panel<'a>(
     part: usize,
     outcomes: &[Outcome],
 ) -> Result<(), DrawError<'a>> {
-    let parts: Vec<&Part> = outcomes.iter().filter_map(|outcome| outcome.parts.get(part)).collect();
+    let parts: Vec<&NodeResults> = outcomes.iter().filter_map(|outcome| outcome.parts.get(part)).collect();
     let Some(first) = parts.first() else { return Ok(()) };
     let (bound, floor) = (first.bound as f64, floor(outcomes));
     let nodes = if first.eavesdroppers == 1 { "node" } else { "nodes" };

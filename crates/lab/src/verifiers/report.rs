@@ -1,8 +1,8 @@
 //! The results as tables and as JSON.
 
 use super::experiment::Setting;
-use super::outcome::{Outcome, Part, Row, Tcp, bound};
-use super::topology::Place;
+use super::outcome::{NodeResults, Outcome, Row, Tcp, bound};
+use super::topology::VerifierPlacement;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ pub fn text(setting: &Setting, outcomes: &[Outcome]) -> String {
         setting.sources
     );
     for (index, &eavesdroppers) in setting.eavesdroppers.iter().enumerate() {
-        let parts: Vec<(&Outcome, &Part)> =
+        let parts: Vec<(&Outcome, &NodeResults)> =
             outcomes.iter().filter_map(|outcome| Some((outcome, outcome.parts.get(index)?))).collect();
         tables(&mut out, setting, eavesdroppers, &parts);
     }
@@ -69,16 +69,16 @@ pub fn text(setting: &Setting, outcomes: &[Outcome]) -> String {
 }
 
 /// Where verifiers are, if not at random.
-fn placed(place: &Place) -> String {
+fn placed(place: &VerifierPlacement) -> String {
     match place {
-        Place::Random => String::new(),
-        Place::Hubs => ", at the nodes with the most links".into(),
-        Place::Edge => ", at nodes with few links".into(),
-        Place::At(nodes) => format!(", at {} nodes that were given", nodes.len()),
+        VerifierPlacement::Random => String::new(),
+        VerifierPlacement::Hubs => ", at the nodes with the most links".into(),
+        VerifierPlacement::Edge => ", at nodes with few links".into(),
+        VerifierPlacement::At(nodes) => format!(", at {} nodes that were given", nodes.len()),
     }
 }
 
-fn tables(out: &mut String, setting: &Setting, eavesdroppers: usize, parts: &[(&Outcome, &Part)]) {
+fn tables(out: &mut String, setting: &Setting, eavesdroppers: usize, parts: &[(&Outcome, &NodeResults)]) {
     let how = if eavesdroppers == 1 { "every node tried" } else { "greedy" };
     let _ = writeln!(
         out,
@@ -105,7 +105,7 @@ fn tables(out: &mut String, setting: &Setting, eavesdroppers: usize, parts: &[(&
     table(out, title, parts, &|row| percent(row.mean(|shares| shares.random)));
 }
 
-fn table(out: &mut String, title: &str, parts: &[(&Outcome, &Part)], cell: &dyn Fn(&Row) -> String) {
+fn table(out: &mut String, title: &str, parts: &[(&Outcome, &NodeResults)], cell: &dyn Fn(&Row) -> String) {
     let Some((_, first)) = parts.first() else { return };
     let line = |out: &mut String, name: &str, cells: &mut dyn Iterator<Item = String>| {
         let cells: String = cells.map(|cell| format!(" {cell:>CELL$}")).collect();
@@ -145,7 +145,7 @@ fn graph(outcome: &Outcome) -> Value {
     })
 }
 
-fn part(part: &Part) -> Value {
+fn part(part: &NodeResults) -> Value {
     let row = |row: &Row| {
         let shares = row.placements.iter().map(|shares| {
             json!({

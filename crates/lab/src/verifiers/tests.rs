@@ -9,7 +9,7 @@ use super::report;
 use super::route::{Router, Routing};
 use super::single::{Best, Single};
 use super::target::Attacker;
-use super::topology::{Place, Topology};
+use super::topology::{Topology, VerifierPlacement};
 
 const CASES: [(Family, Routing); 7] = [
     (Family::ErdosRenyi, Routing::Shortest),
@@ -28,7 +28,7 @@ fn setting(nodes: usize, eavesdroppers: &[usize], placements: u32, seed: u64) ->
         nodes,
         eavesdroppers: eavesdroppers.to_vec(),
         placements,
-        place: Place::Random,
+        place: VerifierPlacement::Random,
         destinations: nodes,
         sources: nodes,
         known_destinations: nodes,

@@ -33,13 +33,13 @@ impl Source {
 
 /// A graph of a file, with the names of its nodes.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredGraph {
     name: String,
     graph: Graph,
     names: Vec<String>,
 }
 
-impl Measured {
+impl MeasuredGraph {
     /// Reads links, one a line: two names with `|`, `,` or spaces between, as `1|11537|0`. What follows is not used, and
     /// lines that begin with `#` are not read. Nodes outside the largest component are left out.
     ///
@@ -104,7 +104,7 @@ impl Measured {
 #[derive(Debug, Clone)]
 pub enum Topology {
     Random(Family),
-    Measured(Arc<Measured>),
+    Measured(Arc<MeasuredGraph>),
 }
 
 impl Topology {
@@ -127,7 +127,7 @@ impl Topology {
 
 /// Where the verifiers are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum VerifierPlacement {
     /// At any nodes, as in the theorem. Two can be at one node.
     Random,
     /// At the nodes with the most links, in this order.
@@ -138,9 +138,9 @@ pub enum Place {
     At(Vec<Node>),
 }
 
-impl Place {
+impl VerifierPlacement {
     /// The value of `--place`. Names are those of the file's nodes.
-    pub fn parse(text: &str, file: Option<&Measured>) -> Result<Self, String> {
+    pub fn parse(text: &str, file: Option<&MeasuredGraph>) -> Result<Self, String> {
         match (text, file) {
             ("random", _) => Ok(Self::Random),
             ("hubs", _) => Ok(Self::Hubs),

@@ -2,10 +2,10 @@
 
 use super::WireError;
 use super::carry::Carrier;
-use super::flow::{Arrival, DEVICE, Flow, PACKET};
-use super::settings::End;
+use super::flow::{DEVICE, Flow, PACKET, WireArrival};
+use super::settings::DeviceEnd;
 use crate::figure::Figure;
-use crate::namespaces::Room;
+use crate::namespaces::UnnamedNamespace;
 use clap::Args;
 use firstflight_link::TunDevice;
 use firstflight_link::path::{Duplex, PathConfig};
@@ -85,11 +85,11 @@ fn over_a_wire(
     options: &WireAccuracy,
     config: PathConfig,
     a_second: f64,
-) -> Result<(u64, Vec<Arrival>, f64), WireError> {
-    let room = || Room::new().map_err(WireError::system("make a network namespace (needs root)"));
+) -> Result<(u64, Vec<WireArrival>, f64), WireError> {
+    let room = || UnnamedNamespace::new().map_err(WireError::system("make a network namespace (needs root)"));
     let rooms = [room()?, room()?];
-    let device = |room: &Room| {
-        let end = End { namespace: "(unnamed)".to_owned(), device: DEVICE.to_owned() };
+    let device = |room: &UnnamedNamespace| {
+        let end = DeviceEnd { namespace: "(unnamed)".to_owned(), device: DEVICE.to_owned() };
         TunDevice::create(DEVICE, 1500, Some(room.0.as_fd())).map_err(|error| WireError::Device(end, error))
     };
     let devices = [device(&rooms[0])?, device(&rooms[1])?];
@@ -126,9 +126,9 @@ fn real_time() -> io::Result<()> {
 }
 
 /// How much later than `delay` packets arrived, in µs: median, 99 %, and maximum.
-fn quantiles(arrivals: &[Arrival], delay: Duration) -> Result<[f64; 3], WireError> {
+fn quantiles(arrivals: &[WireArrival], delay: Duration) -> Result<[f64; 3], WireError> {
     let wanted = delay.as_nanos() as f64;
-    let error = |arrival: &Arrival| (arrival.received as f64 - arrival.sent as f64 - wanted) / 1000.0;
+    let error = |arrival: &WireArrival| (arrival.received as f64 - arrival.sent as f64 - wanted) / 1000.0;
     if arrivals.is_empty() {
         return Err(WireError::Measurement("no packet arrived".to_owned()));
     }
@@ -137,7 +137,7 @@ fn quantiles(arrivals: &[Arrival], delay: Duration) -> Result<[f64; 3], WireErro
 }
 
 /// Packets per second that arrived, without the first and the last tenth.
-fn rate(arrivals: &[Arrival]) -> Result<f64, WireError> {
+fn rate(arrivals: &[WireArrival]) -> Result<f64, WireError> {
     let cut = arrivals.len() / 10;
     let middle = arrivals.get(cut..arrivals.len() - cut).unwrap_or_default();
     let (Some(first), Some(last)) = (middle.first(), middle.last()) else {
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_packets() {
-        let arrivals: Vec<Arrival> = (0..=100)
-            .map(|n| Arrival { sent: n * 10_000, received: n * 10_000 + 1_000_000 + n * 1000 })
+        let arrivals: Vec<WireArrival> = (0..=100)
+            .map(|n| WireArrival { sent: n * 10_000, received: n * 10_000 + 1_000_000 + n * 1000 })
             .collect();
         assert_eq!(quantiles(&arrivals, Duration::from_millis(1)).unwrap(), [50.0, 99.0, 100.0]);
         // One packet every 11 µs.

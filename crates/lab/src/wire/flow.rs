@@ -1,7 +1,7 @@
 //! Datagrams from one namespace to another that carry their sending time.
 
 use super::WireError;
-use crate::namespaces::{Room, ip};
+use crate::namespaces::{UnnamedNamespace, ip};
 use nix::sys::prctl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
@@ -27,7 +27,7 @@ const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const RECEIVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 
 /// Brings the namespace's device up and gives it an address. Returns a socket on it.
-fn socket(room: &Room, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
+fn socket(room: &UnnamedNamespace, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
     let made = room.within(move || {
         let cidr = format!("{}/24", address.ip());
         ip(&["addr", "add", &cidr, "dev", DEVICE])?;
@@ -40,7 +40,7 @@ fn socket(room: &Room, address: SocketAddrV4) -> Result<UdpSocket, WireError> {
 
 /// A packet that arrived. Times are nanoseconds of the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct WireArrival {
     /// The time just before it was sent.
     pub sent: u64,
     /// The time at which the receiver's kernel got it.
@@ -54,7 +54,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub fn new(rooms: &[Room; 2]) -> Result<Self, WireError> {
+    pub fn new(rooms: &[UnnamedNamespace; 2]) -> Result<Self, WireError> {
         let [a, b] = rooms;
         let (sender, receiver) = (socket(a, SocketAddrV4::new(SENDER, 0))?, socket(b, RECEIVER)?);
         let prepared = || -> io::Result<()> {
@@ -74,7 +74,7 @@ impl Flow {
         count: u64,
         interval: Duration,
         delay: Duration,
-    ) -> Result<Vec<Arrival>, WireError> {
+    ) -> Result<Vec<WireArrival>, WireError> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let receiver = scope.spawn(|| self.receive(&over));
@@ -108,7 +108,7 @@ impl Flow {
         Ok(())
     }
 
-    fn receive(&self, over: &AtomicBool) -> io::Result<Vec<Arrival>> {
+    fn receive(&self, over: &AtomicBool) -> io::Result<Vec<WireArrival>> {
         let mut arrivals = Vec::new();
         loop {
             let last = over.load(Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Flow {
         }
     }
 
-    fn arrival(&self) -> io::Result<Option<Arrival>> {
+    fn arrival(&self) -> io::Result<Option<WireArrival>> {
         let mut data = [0; 8];
         let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
         let mut parts = [IoSliceMut::new(&mut data)];
@@ -138,6 +138,6 @@ impl Flow {
             _ => None,
         });
         let received = received.ok_or_else(|| io::Error::other("a packet without the time it arrived"))?;
-        Ok(Some(Arrival { sent: u64::from_be_bytes(data), received }))
+        Ok(Some(WireArrival { sent: u64::from_be_bytes(data), received }))
     }
 }

@@ -15,7 +15,7 @@ use firstflight_link::path::{Duplex, PathError};
 use firstflight_link::{TunDevice, TunError};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use settings::{End, Impairments};
+use settings::{DeviceEnd, Impairments};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -35,10 +35,10 @@ pub struct Wire {
     /// One end: the namespace's name, or the path of its file, and the device to create there; `:DEV` is this
     /// namespace
     #[arg(long, value_name = "NETNS:DEV")]
-    a: End,
+    a: DeviceEnd,
     /// The other end
     #[arg(long, value_name = "NETNS:DEV")]
-    b: End,
+    b: DeviceEnd,
     #[command(flatten)]
     impairments: Impairments,
     /// Seed of all random events
@@ -55,10 +55,10 @@ pub struct Wire {
 pub enum WireError {
     /// A namespace cannot be opened. The caller is at fault.
     #[error("no network namespace for {0}: {1}; `ip netns list` shows those that have names")]
-    Namespace(End, io::Error),
+    Namespace(DeviceEnd, io::Error),
     /// A device cannot be created.
     #[error("{0}: {1}")]
-    Device(End, TunError),
+    Device(DeviceEnd, TunError),
     /// The settings are not valid. The caller is at fault.
     #[error("{0}")]
     Path(PathError),
@@ -99,7 +99,7 @@ pub fn run(options: &Wire) -> Result<String, WireError> {
     Ok(if options.json { report::json(&figures) } else { report::text(&figures) })
 }
 
-fn device(end: &End, impairments: &Impairments) -> Result<TunDevice, WireError> {
+fn device(end: &DeviceEnd, impairments: &Impairments) -> Result<TunDevice, WireError> {
     let namespace = end.open().map_err(|error| WireError::Namespace(end.clone(), error))?;
     let namespace = namespace.as_ref().map(AsFd::as_fd);
     TunDevice::create(&end.device, impairments.mtu, namespace)

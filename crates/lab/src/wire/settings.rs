@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// One end of a wire: a device in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct DeviceEnd {
     /// Name or file of the namespace; empty for the namespace of this process.
     pub namespace: String,
     /// The device to create there.
     pub device: String,
 }
 
-impl End {
+impl DeviceEnd {
     /// The namespace's file; `None` for the namespace of this process.
     pub fn open(&self) -> io::Result<Option<File>> {
         if self.namespace.is_empty() {
@@ -34,7 +34,7 @@ impl End {
     }
 }
 
-impl FromStr for End {
+impl FromStr for DeviceEnd {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -47,7 +47,7 @@ impl FromStr for End {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for DeviceEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.namespace, self.device)
     }

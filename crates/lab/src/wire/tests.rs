@@ -1,5 +1,5 @@
 use super::lateness::Lateness;
-use super::settings::{End, probability, rate};
+use super::settings::{DeviceEnd, probability, rate};
 use super::*;
 use clap::Parser;
 use firstflight_link::PathConfig;
@@ -17,12 +17,13 @@ fn parse(text: &str) -> Result<Wire, clap::Error> {
 
 #[test]
 fn an_end_is_a_namespace_and_a_device() {
-    let end = |namespace: &str, device: &str| End { namespace: namespace.into(), device: device.into() };
+    let end =
+        |namespace: &str, device: &str| DeviceEnd { namespace: namespace.into(), device: device.into() };
     assert_eq!("blue:eth7".parse(), Ok(end("blue", "eth7")));
     assert_eq!(":eth7".parse(), Ok(end("", "eth7")));
     assert_eq!("/proc/1/ns/net:eth7".parse(), Ok(end("/proc/1/ns/net", "eth7")));
-    assert!("eth7".parse::<End>().is_err());
-    assert!("blue:".parse::<End>().is_err());
+    assert!("eth7".parse::<DeviceEnd>().is_err());
+    assert!("blue:".parse::<DeviceEnd>().is_err());
     assert_eq!(end("blue", "eth7").to_string(), "blue:eth7");
     assert!(end("", "eth7").open().unwrap().is_none());
     assert_eq!(end("no such namespace", "eth7").open().unwrap_err().kind(), io::ErrorKind::NotFound);

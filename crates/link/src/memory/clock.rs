@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstflight_wire::Instant;
 
-use super::{Keeper, Shared};
+use super::{Shared, TimeKeeper};
 
 /// The thread sleeps until this long before an arrival and spins for the rest, because sleeping alone overshoots: by
 /// 50 to 150 µs on a virtual machine.
@@ -26,7 +26,7 @@ const MAX_SPIN_CREDIT: Duration = Duration::from_millis(5);
 pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     let theirs = Arc::clone(shared);
     let handle = thread::Builder::new().name("firstflight-path".to_owned()).spawn(move || run(&theirs))?;
-    if let Keeper::Thread { thread, .. } = &shared.keeper {
+    if let TimeKeeper::Thread { thread, .. } = &shared.keeper {
         // Set it before any packet can be sent: the links are not handed out yet.
         let _ = thread.set(handle.thread().clone());
     }

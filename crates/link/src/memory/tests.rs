@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::*;
-use crate::path::Verdict;
+use crate::path::FilterVerdict;
 
 fn pair(config: PathConfig) -> (MemoryLink, MemoryLink) {
     real_time_pair(config.clone(), config, 1).unwrap()
@@ -125,7 +125,7 @@ fn dropping_a_receive_loses_nothing() {
 #[test]
 fn path_can_be_changed_in_mid_run() {
     let (mut a, mut b) = pair(PathConfig::default());
-    a.outgoing(|path| path.set_filter(Box::new(|_| Verdict::Drop)));
+    a.outgoing(|path| path.set_filter(Box::new(|_| FilterVerdict::Drop)));
     send(&mut a, b"dropped");
     a.outgoing(Path::clear_filter);
     send(&mut a, b"forwarded");

@@ -19,7 +19,7 @@ const WORDS_PER_PACKET: u128 = 8;
 
 /// What happens to one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct PacketFate {
     pub lost: bool,
     pub duplicated: bool,
     pub held_back: bool,
@@ -128,9 +128,9 @@ impl Fates {
     }
 
     /// The fate of packet `number`. The call is cheap if the numbers ascend.
-    pub(super) fn of(&mut self, number: u64) -> Fate {
+    pub(super) fn of(&mut self, number: u64) -> PacketFate {
         if self.certain {
-            return Fate::default();
+            return PacketFate::default();
         }
         self.catch_up(number);
         self.go_to(number);
@@ -142,7 +142,7 @@ impl Fates {
         let limit = &self.thresholds;
         let lost = limit.loss.is_lost(loss, self.chain.1);
         self.chain = (number.wrapping_add(1), lost);
-        Fate {
+        PacketFate {
             lost,
             duplicated: duplicate < limit.duplicate,
             held_back: reorder < limit.reorder,

@@ -249,7 +249,7 @@ fn filter_alters_and_drops() {
     let mut path = Path::new(PathConfig::default(), 1).unwrap();
     path.set_filter(Box::new(|packet| {
         packet.push(b'!');
-        if packet.starts_with(b"bad") { Verdict::Drop } else { Verdict::Forward }
+        if packet.starts_with(b"bad") { FilterVerdict::Drop } else { FilterVerdict::Forward }
     }));
     path.send(at(0), b"bad");
     path.send(at(0), b"good");

@@ -79,33 +79,33 @@ impl Bottleneck {
 
 /// A packet and when it arrives. Ordered by time of arrival, then by order of sending.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct PacketArrival {
     pub at: Instant,
     pub sequence: u64,
     pub packet: Vec<u8>,
 }
 
-impl Arrival {
+impl PacketArrival {
     fn key(&self) -> (Instant, u64) {
         (self.at, self.sequence)
     }
 }
 
-impl PartialEq for Arrival {
+impl PartialEq for PacketArrival {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Arrival {}
+impl Eq for PacketArrival {}
 
-impl PartialOrd for Arrival {
+impl PartialOrd for PacketArrival {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Arrival {
+impl Ord for PacketArrival {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
@@ -115,14 +115,14 @@ impl Ord for Arrival {
 /// go through a heap.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    in_order: VecDeque<Arrival>,
-    out_of_order: BinaryHeap<Reverse<Arrival>>,
+    in_order: VecDeque<PacketArrival>,
+    out_of_order: BinaryHeap<Reverse<PacketArrival>>,
 }
 
 impl Flight {
     /// Adds a packet. A packet that is known to be late goes directly to the heap: at the end of the queue it
     /// would force all following packets into the heap.
-    pub(super) fn push(&mut self, arrival: Arrival, late: bool) {
+    pub(super) fn push(&mut self, arrival: PacketArrival, late: bool) {
         let in_order = self.in_order.back().is_none_or(|last| last.at <= arrival.at);
         if in_order && !late {
             self.in_order.push_back(arrival);
@@ -141,7 +141,7 @@ impl Flight {
     }
 
     /// Takes the next packet that has arrived by `now`.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Arrival> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<PacketArrival> {
         let queued = self.in_order.front();
         let from_heap = match (queued, self.out_of_order.peek()) {
             (_, None) => false,

@@ -13,7 +13,7 @@ use super::{MTU, UdpLink, outbox};
 const WAITING: usize = 16;
 
 /// A received datagram and its sender.
-type Received = (Box<[u8]>, SocketAddr);
+type ReceivedDatagram = (Box<[u8]>, SocketAddr);
 
 /// Sends and receives datagrams of another protocol through the sockets of a [`UdpLink`], from the same port.
 /// They begin with two bytes that no datagram of the link begins with. The link delivers them to the channel
@@ -25,14 +25,14 @@ type Received = (Box<[u8]>, SocketAddr);
 pub struct Channel {
     v4: Option<Arc<Watched>>,
     v6: Option<Arc<Watched>>,
-    received: mpsc::Receiver<Received>,
+    received: mpsc::Receiver<ReceivedDatagram>,
 }
 
 /// The side of the link's socket, which delivers datagrams to the channel.
 #[derive(Debug, Clone)]
 pub(super) struct Diversion {
     prefix: [u8; 2],
-    to: mpsc::Sender<Received>,
+    to: mpsc::Sender<ReceivedDatagram>,
 }
 
 impl Diversion {

@@ -12,15 +12,15 @@ use nix::errno::Errno;
 
 use super::device::channels;
 use super::error::errno;
-use super::frame::Opening;
+use super::frame::SynOpening;
 use super::maps::{Duty, Maps};
 use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
 use super::screen::Screen;
-use super::socket::{Counted, Socket, memory_for};
+use super::socket::{Socket, SocketCounts, memory_for};
 use super::steering::Steering;
 use super::wire::Wire;
-use super::{Allow, Holder, Mode, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
+use super::{Allow, Mode, PortHolder, Transport, XdpConfig, XdpDevice, XdpError, XdpQueue};
 use super::{connections, frame, owner, sys};
 use crate::link::ComesHere;
 
@@ -39,7 +39,7 @@ const ASK: Duration = Duration::from_secs(5);
 
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct LostPackets {
     /// Packets that are longer than the MTU, or not whole.
     pub(super) malformed: AtomicU64,
     /// Packets to a host without a route, or whose neighbour does not answer.
@@ -52,7 +52,7 @@ pub(super) struct Lost {
     unreceived: AtomicU64,
 }
 
-impl Lost {
+impl LostPackets {
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ pub(super) struct Attached {
     sockets: Vec<OwnedFd>,
     /// What is served, and whether its address is there: by its number in the maps.
     served: Mutex<Vec<(std::net::SocketAddr, Transport, bool)>>,
-    pub(super) lost: Lost,
+    pub(super) lost: LostPackets,
     device: String,
     queues: u32,
     steering: Option<Steering>,
@@ -113,15 +113,15 @@ impl Attached {
     }
 
     /// How many SYNs of each kind the program has taken at a queue.
-    pub(super) fn opened(&self, queue: u32) -> [u64; Opening::COUNT] {
+    pub(super) fn opened(&self, queue: u32) -> [u64; SynOpening::COUNT] {
         match &self.kernel {
             Kernel::Program { maps, .. } => maps.opened(queue),
-            Kernel::Nothing => [0; Opening::COUNT],
+            Kernel::Nothing => [0; SynOpening::COUNT],
         }
     }
 
     /// `handled` SYNs of each kind were handled: the program may take [`Socket::SYNS`] beyond them.
-    pub(super) fn let_open(&self, queue: u32, handled: [u64; Opening::COUNT]) {
+    pub(super) fn let_open(&self, queue: u32, handled: [u64; SynOpening::COUNT]) {
         if let Kernel::Program { maps, .. } = &self.kernel {
             maps.let_open(queue, handled.map(|count| count + Socket::SYNS));
         }
@@ -188,13 +188,13 @@ impl Attached {
     }
 
     /// What the kernel has counted for a socket, from the begin.
-    fn counted(&self, socket: &OwnedFd) -> io::Result<Counted> {
+    fn counted(&self, socket: &OwnedFd) -> io::Result<SocketCounts> {
         if let Kernel::Program { .. } = self.kernel {
             return Socket::counted(socket.as_fd());
         }
         let new = PacketSocket::counted(socket.as_fd())?.receive_ring_full;
         let before = self.lost.unreceived.fetch_add(new, Ordering::Relaxed);
-        Ok(Counted { receive_ring_full: before + new, ..Counted::default() })
+        Ok(SocketCounts { receive_ring_full: before + new, ..SocketCounts::default() })
     }
 
     /// The addresses that are served, or were.
@@ -303,7 +303,7 @@ impl XdpStatus {
             Kernel::Nothing => lost.dropped(why),
         };
         let all = attached.sockets.iter().filter_map(|socket| attached.counted(socket).ok());
-        let sum = all.fold(Counted::default(), |sum, one| Counted {
+        let sum = all.fold(SocketCounts::default(), |sum, one| SocketCounts {
             dropped: sum.dropped + one.dropped,
             receive_ring_full: sum.receive_ring_full + one.receive_ring_full,
             fill_ring_empty: sum.fill_ring_empty + one.fill_ring_empty,
@@ -332,7 +332,7 @@ impl std::fmt::Debug for XdpStatus {
 }
 
 /// Takes the device, in this order: the holders are there, then the sockets with free frames, the maps, and the program last.
-pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<XdpQueue>, XdpError> {
+pub(super) fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec<XdpQueue>, XdpError> {
     let device = XdpDevice::find(&config.device)?;
     check(config, &device, &holders)?;
     let longest = frame::HEADER + device.mtu;
@@ -396,7 +396,7 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<Xdp
 fn keep(
     config: &XdpConfig,
     device: &XdpDevice,
-    holders: Vec<Holder>,
+    holders: Vec<PortHolder>,
     sockets: Vec<Wire>,
     kernel: Kernel,
 ) -> Result<Vec<XdpQueue>, XdpError> {
@@ -406,13 +406,13 @@ fn keep(
         kernel,
         sockets: kept.collect::<io::Result<_>>().map_err(&fail)?,
         served: Mutex::new(holders.iter().map(|holder| (holder.at(), holder.transport(), true)).collect()),
-        lost: Lost::default(),
+        lost: LostPackets::default(),
         device: device.name.clone(),
         queues: device.queues,
         steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
         asked: Mutex::new(Instant::now()),
-        holders: Mutex::new(holders.into_iter().map(Holder::into_socket).collect()),
+        holders: Mutex::new(holders.into_iter().map(PortHolder::into_socket).collect()),
     });
     let partial = device.may_have_partial_checksums(config.mode);
     let screen = || Screen { mac: device.mac, allow: config.allow.clone() };
@@ -424,7 +424,7 @@ fn keep(
 }
 
 /// Everything that can be known before something is changed.
-fn check(config: &XdpConfig, device: &XdpDevice, holders: &[Holder]) -> Result<(), XdpError> {
+fn check(config: &XdpConfig, device: &XdpDevice, holders: &[PortHolder]) -> Result<(), XdpError> {
     let name = || device.name.clone();
     if holders.is_empty() {
         return Err(XdpError::NoPorts);

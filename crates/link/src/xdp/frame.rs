@@ -13,7 +13,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// A packet in a received frame.
-pub(super) struct Received<'a> {
+pub(super) struct ReceivedPacket<'a> {
     /// The link-layer address that the frame came from.
     pub(super) from: Mac,
     /// Source address.
@@ -23,7 +23,7 @@ pub(super) struct Received<'a> {
 }
 
 /// The packet of a frame. `None` if it is not whole, or longer than `mtu`.
-pub(super) fn read(frame: &mut [u8], mtu: usize) -> Option<Received<'_>> {
+pub(super) fn read(frame: &mut [u8], mtu: usize) -> Option<ReceivedPacket<'_>> {
     let (header, packet) = frame.split_at_mut_checked(HEADER)?;
     let from = *header.get(6..12)?.first_chunk()?;
     let (src, _) = addresses(packet)?;
@@ -32,7 +32,7 @@ pub(super) fn read(frame: &mut [u8], mtu: usize) -> Option<Received<'_>> {
     };
     let total = if src.is_ipv4() { len(packet, 2)? } else { len(packet, 4)? + 40 };
     let packet = packet.get_mut(..total).filter(|packet| packet.len() <= mtu)?;
-    Some(Received { from, src, packet })
+    Some(ReceivedPacket { from, src, packet })
 }
 
 /// Writes a frame with `packet`, which has the room for it.
@@ -60,14 +60,14 @@ pub(super) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
 
 /// A SYN that opens a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum SynOpening {
     /// Without data.
     Plain,
     /// With data: a first flight.
     WithData,
 }
 
-impl Opening {
+impl SynOpening {
     pub(super) const COUNT: usize = 2;
     /// Where its numbers are in an element of the map: how many were taken, and how many may be.
     pub(super) const PLACES: [i16; Self::COUNT] = [0, 16];

@@ -24,13 +24,13 @@ const BACKLOG: i32 = 4096;
 
 /// A socket that holds a port.
 #[derive(Debug)]
-pub struct Holder {
+pub struct PortHolder {
     socket: Socket,
     at: SocketAddr,
     transport: Transport,
 }
 
-impl Holder {
+impl PortHolder {
     /// Holds `at` in TCP or UDP, and drops what comes for it by the device with the number `device`. Port 0 is a free one.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Holder {
     /// place of one other.
     ///
     /// # Errors
-    /// As [`Holder::new`].
+    /// As [`PortHolder::new`].
     pub fn shared(at: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -109,7 +109,7 @@ impl Holder {
         }
     }
 
-    /// Another handle of the UDP socket, as [`Holder::listener`]. `None` with TCP.
+    /// Another handle of the UDP socket, as [`PortHolder::listener`]. `None` with TCP.
     ///
     /// # Errors
     /// The system's.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::device::XdpDevice;
-use super::{Holder, Xdp, XdpConfig, XdpError, XdpQueue, XdpStatus};
+use super::{PortHolder, Xdp, XdpConfig, XdpError, XdpQueue, XdpStatus};
 use crate::link::{ComesHere, Link};
 
 /// How often the device is tried.
@@ -30,12 +30,12 @@ enum State {
 }
 
 impl LateQueue {
-    /// Takes the device as soon as it is free, with the ports of [`Holder::shared`] and [`XdpConfig::hand_over`]. A thread waits for that. It
-    /// ends when it has succeeded, or when all queues are dropped.
+    /// Takes the device as soon as it is free, with the ports of [`PortHolder::shared`] and [`XdpConfig::hand_over`]. A
+    /// thread waits for that. It ends when it has succeeded, or when all queues are dropped.
     ///
     /// # Errors
     /// What [`Xdp::attach`] says about the device now, except that it is busy.
-    pub fn attach(config: XdpConfig, holders: Vec<Holder>) -> Result<(Vec<Self>, XdpStatus), XdpError> {
+    pub fn attach(config: XdpConfig, holders: Vec<PortHolder>) -> Result<(Vec<Self>, XdpStatus), XdpError> {
         let device = XdpDevice::find(&config.device)?;
         let (senders, queues): (Vec<_>, Vec<_>) = (0..device.queues)
             .map(|_| {
@@ -44,7 +44,8 @@ impl LateQueue {
             })
             .unzip();
         let status = XdpStatus::later();
-        let clones = || -> io::Result<Vec<Holder>> { holders.iter().map(Holder::try_clone).collect() };
+        let clones =
+            || -> io::Result<Vec<PortHolder>> { holders.iter().map(PortHolder::try_clone).collect() };
         let first = clones().map_err(XdpError::at("keep the sockets"))?;
         match Xdp::attach(&config, first) {
             Ok(taken) => give(taken, senders, &status),
@@ -62,9 +63,9 @@ impl LateQueue {
 
 type Sender = oneshot::Sender<io::Result<XdpQueue>>;
 
-fn wait(config: &XdpConfig, holders: &[Holder], senders: Vec<Sender>, status: &XdpStatus) {
+fn wait(config: &XdpConfig, holders: &[PortHolder], senders: Vec<Sender>, status: &XdpStatus) {
     while !senders.iter().any(Sender::is_closed) {
-        let clones: io::Result<Vec<Holder>> = holders.iter().map(Holder::try_clone).collect();
+        let clones: io::Result<Vec<PortHolder>> = holders.iter().map(PortHolder::try_clone).collect();
         let taken = match clones {
             Ok(clones) => Xdp::attach(config, clones),
             Err(_) => {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::frame::Opening;
+use super::frame::SynOpening;
 use super::program::Dropped;
 use super::sys::{self, Map, MapShape};
 use super::{Prefix, Transport};
@@ -31,7 +31,7 @@ const COUNTER_BYTES: u32 = 64;
 const _: () = assert!(Dropped::COUNT * 8 <= COUNTER_BYTES as usize);
 /// The size of an element of [`Maps::openings`]: two numbers for each kind of SYN.
 const OPENING_BYTES: u32 = 32;
-const _: () = assert!(Opening::COUNT * 16 == OPENING_BYTES as usize);
+const _: () = assert!(SynOpening::COUNT * 16 == OPENING_BYTES as usize);
 /// The size of an element of [`Maps::present`].
 const PRESENT_BYTES: u32 = 8;
 /// The size of a [`Duty`].
@@ -102,7 +102,7 @@ impl Maps {
             NonZeroUsize::new(OPENING_BYTES as usize * queues as usize).ok_or(io::ErrorKind::InvalidInput)?;
         let opened = Map::of(&openings, len, 0, true)?;
         for queue in 0..queues {
-            for kind in 0..Opening::COUNT {
+            for kind in 0..SynOpening::COUNT {
                 counter(&opened, place(queue, kind) + 1).store(syns, Ordering::Relaxed);
             }
         }
@@ -190,12 +190,12 @@ impl Maps {
     }
 
     /// How many SYNs of each kind the program has taken at a queue.
-    pub(super) fn opened(&self, queue: u32) -> [u64; Opening::COUNT] {
+    pub(super) fn opened(&self, queue: u32) -> [u64; SynOpening::COUNT] {
         std::array::from_fn(|kind| counter(&self.opened, place(queue, kind)).load(Ordering::Relaxed))
     }
 
     /// How many SYNs of each kind the program may have taken at a queue.
-    pub(super) fn let_open(&self, queue: u32, most: [u64; Opening::COUNT]) {
+    pub(super) fn let_open(&self, queue: u32, most: [u64; SynOpening::COUNT]) {
         for (kind, most) in most.into_iter().enumerate() {
             counter(&self.opened, place(queue, kind) + 1).store(most, Ordering::Relaxed);
         }

@@ -4,10 +4,10 @@
 //! neighbours and addresses stay the kernel's too. Nothing is left when the process ends, however it ends.
 //!
 //! ```no_run
-//! use firstflight_link::xdp::{Allow, Holder, Transport, Xdp, XdpConfig, XdpDevice};
+//! use firstflight_link::xdp::{Allow, PortHolder, Transport, Xdp, XdpConfig, XdpDevice};
 //! # fn open() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = XdpDevice::find("eth0")?;
-//! let holder = Holder::new("192.0.2.1:80".parse()?, Transport::Tcp, device.index)?;
+//! let holder = PortHolder::new("192.0.2.1:80".parse()?, Transport::Tcp, device.index)?;
 //! let config = XdpConfig::new("eth0", Allow::Any);
 //! // One for each queue of the device. `open` makes a link of it, within the runtime that uses it.
 //! let queues = Xdp::attach(&config, vec![holder])?;
@@ -54,7 +54,7 @@ use std::str::FromStr;
 pub use attached::{XdpCounters, XdpStatus};
 pub use device::XdpDevice;
 pub use error::XdpError;
-pub use holder::Holder;
+pub use holder::PortHolder;
 pub use joined::Joined;
 pub use later::LateQueue;
 pub use privileges::give_up_privileges;
@@ -140,8 +140,9 @@ pub struct XdpConfig {
     /// The packets may bypass the rules of the packet filter and the hooks of tc. Without this, a host that has some is
     /// refused.
     pub bypass_firewall: bool,
-    /// The ports are shared with another process, the one that is replaced or replaces this one: with [`Holder::shared`]. The program then
-    /// passes the kernel's connections. Not with [`Mode::Packet`], and TCP only.
+    /// The ports are shared with another process, the one that is replaced or replaces this one: with
+    /// [`PortHolder::shared`]. The program then passes the kernel's connections. Not with [`Mode::Packet`], and TCP
+    /// only.
     pub hand_over: bool,
 }
 

@@ -55,7 +55,7 @@ pub(super) type Mac = [u8; 6];
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hop {
+pub(super) enum NextHop {
     /// To this link-layer address.
     Known(Mac),
     /// To this neighbour, which the kernel is resolving.
@@ -98,8 +98,8 @@ impl Hops {
     }
 
     /// The next hop of a packet from one of our addresses.
-    pub(super) fn find(&mut self, src: IpAddr, dst: IpAddr, now: Instant) -> Hop {
-        let Some(next) = self.routes.next(&self.netlink, src, dst) else { return Hop::None };
+    pub(super) fn find(&mut self, src: IpAddr, dst: IpAddr, now: Instant) -> NextHop {
+        let Some(next) = self.routes.next(&self.netlink, src, dst) else { return NextHop::None };
         if let Some(neighbour) = self.neighbours.get_mut(&next) {
             let due = if neighbour.mac.is_some() { CONFIRM } else { AGAIN };
             let (mac, ask) = (neighbour.mac, now.saturating_duration_since(neighbour.asked) >= due);
@@ -107,7 +107,7 @@ impl Hops {
                 neighbour.asked = now;
                 self.resolve(next);
             }
-            return mac.map_or(Hop::Resolving(next), Hop::Known);
+            return mac.map_or(NextHop::Resolving(next), NextHop::Known);
         }
         if self.neighbours.len() >= MOST_NEIGHBOURS {
             self.neighbours.clear();
@@ -117,7 +117,7 @@ impl Hops {
         let mac = known.or_else(|| if next == dst { self.heard_from(dst) } else { None });
         self.resolve(next);
         self.neighbours.insert(next, Neighbour { mac, asked: now });
-        mac.map_or(Hop::Resolving(next), Hop::Known)
+        mac.map_or(NextHop::Resolving(next), NextHop::Known)
     }
 
     fn heard_from(&self, host: IpAddr) -> Option<Mac> {

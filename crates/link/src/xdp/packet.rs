@@ -10,8 +10,8 @@ use nix::libc;
 use socket2::SockRef;
 
 use super::error::errno;
-use super::socket::Counted;
-use super::{Holder, screen, sys};
+use super::socket::SocketCounts;
+use super::{PortHolder, screen, sys};
 
 /// Packets of a system call, and frames that wait to be sent.
 pub(super) const BATCH: usize = 64;
@@ -37,7 +37,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn bind(device: u32, longest: usize, holders: &[Holder]) -> io::Result<Self> {
+    pub(super) fn bind(device: u32, longest: usize, holders: &[PortHolder]) -> io::Result<Self> {
         // Without a protocol it receives nothing before it is bound.
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
         let ports = || holders.iter().map(|holder| holder.at().port());
@@ -117,9 +117,9 @@ impl PacketSocket {
     }
 
     /// What the kernel has dropped since this was last asked: there was no room.
-    pub(super) fn counted(fd: BorrowedFd<'_>) -> io::Result<Counted> {
+    pub(super) fn counted(fd: BorrowedFd<'_>) -> io::Result<SocketCounts> {
         let new: libc::tpacket_stats = sys::option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
-        Ok(Counted { receive_ring_full: new.tp_drops.into(), ..Counted::default() })
+        Ok(SocketCounts { receive_ring_full: new.tp_drops.into(), ..SocketCounts::default() })
     }
 }
 

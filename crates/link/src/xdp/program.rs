@@ -8,7 +8,7 @@
 //! them must leave room for the packets of connections.
 
 use super::assembler::{Assembler, Label, Op, Reg, When, Width};
-use super::frame::Opening;
+use super::frame::SynOpening;
 use super::maps::{Duty, Maps, TUPLE_BYTES};
 
 use Op::{Add, And, Move, Or, ShiftRight};
@@ -110,8 +110,8 @@ struct Filter<'a> {
     any: bool,
     pass: Label,
     take: Label,
-    /// Takes SYNs, if not too many wait: by [`Opening`].
-    opens: [Label; Opening::COUNT],
+    /// Takes SYNs, if not too many wait: by [`SynOpening`].
+    opens: [Label; SynOpening::COUNT],
     drops: [Label; Dropped::COUNT],
 }
 
@@ -465,7 +465,7 @@ impl<'a> Filter<'a> {
     /// Where all ways end.
     fn ends(&mut self) {
         let (counters, taken) = (self.maps.counters(), self.asm.label());
-        for (label, at) in self.opens.into_iter().zip(Opening::PLACES) {
+        for (label, at) in self.opens.into_iter().zip(SynOpening::PLACES) {
             self.asm.place(label);
             self.asm.load(Word, R2, R6, QUEUE);
             self.asm.store(Word, R10, OPENINGS, R2);

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::frame::Opening;
+use super::frame::SynOpening;
 use super::maps::{Duty, Maps};
 use super::program::{Dropped, assemble};
-use super::screen::{Fate, Screen};
+use super::screen::{FrameFate, Screen};
 use super::{Allow, Transport, sys};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -69,7 +69,7 @@ impl Bench {
     }
 
     /// What the program says, and what this process says about the packet of a packet socket.
-    fn fate(&self, frame: &[u8]) -> Fate {
+    fn fate(&self, frame: &[u8]) -> FrameFate {
         // No flood.
         self.maps.let_open(0, self.maps.opened(0).map(|count| count + SYNS));
         let fate = self.fate_by_program(frame);
@@ -80,16 +80,16 @@ impl Bench {
     }
 
     /// A packet that is taken is dropped here, because the test has no sockets.
-    fn fate_by_program(&self, frame: &[u8]) -> Fate {
+    fn fate_by_program(&self, frame: &[u8]) -> FrameFate {
         let before = self.counts();
         let action = sys::test_run(self.program.as_fd(), frame).unwrap();
         let after = self.counts();
         let changed: Vec<_> =
             REASONS.into_iter().zip(before.iter().zip(&after)).filter(|(_, (a, b))| a != b).collect();
         match (action, changed.as_slice()) {
-            (2, []) => Fate::Passed,
-            (1, [(Dropped::NoSocket, _)]) => Fate::Taken,
-            (1, [(why, _)]) => Fate::Dropped(*why),
+            (2, []) => FrameFate::Passed,
+            (1, [(Dropped::NoSocket, _)]) => FrameFate::Taken,
+            (1, [(why, _)]) => FrameFate::Dropped(*why),
             other => panic!("{other:?}"),
         }
     }
@@ -133,16 +133,16 @@ const SERVERS: [&str; 2] = ["192.0.2.1:80", "[2001:db8::1]:80"];
 fn only_the_served_ports_are_taken() {
     let Some(bench) = Bench::new(None) else { return };
     for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
-        assert_eq!(bench.fate(&frame(&packet(6, client, server))), Fate::Taken);
-        assert_eq!(bench.fate(&frame(&packet(17, client, server))), Fate::Passed, "UDP of the TCP port");
+        assert_eq!(bench.fate(&frame(&packet(6, client, server))), FrameFate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(17, client, server))), FrameFate::Passed, "UDP of the TCP port");
         let udp = server.replace(":80", ":81").replace("::1]:80", "::1]:81");
-        assert_eq!(bench.fate(&frame(&packet(17, client, &udp))), Fate::Taken);
-        assert_eq!(bench.fate(&frame(&packet(6, client, &udp))), Fate::Passed);
+        assert_eq!(bench.fate(&frame(&packet(17, client, &udp))), FrameFate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(6, client, &udp))), FrameFate::Passed);
         let other_port = server.replace(":80", ":22");
-        assert_eq!(bench.fate(&frame(&packet(6, client, &other_port))), Fate::Passed);
+        assert_eq!(bench.fate(&frame(&packet(6, client, &other_port))), FrameFate::Passed);
         let other_host = server.replace("2.1:", "2.9:").replace("::1]", "::9]");
-        assert_eq!(bench.fate(&frame(&packet(6, client, &other_host))), Fate::Passed);
-        assert_eq!(bench.fate(&frame(&packet(132, client, server))), Fate::Passed, "SCTP");
+        assert_eq!(bench.fate(&frame(&packet(6, client, &other_host))), FrameFate::Passed);
+        assert_eq!(bench.fate(&frame(&packet(132, client, server))), FrameFate::Passed, "SCTP");
     }
 }
 
@@ -154,14 +154,14 @@ fn frames_for_other_stations_and_vlans_pass() {
         for byte in 0..6 {
             let mut other = good.clone();
             other[byte] ^= 4;
-            assert_eq!(bench.fate(&other), Fate::Passed);
+            assert_eq!(bench.fate(&other), FrameFate::Passed);
         }
         let mut tagged = good.clone();
         tagged.splice(12..12, [0x81, 0, 0, 5]);
-        assert_eq!(bench.fate(&tagged), Fate::Passed);
+        assert_eq!(bench.fate(&tagged), FrameFate::Passed);
         let mut arp = good.clone();
         arp[13] = 6;
-        assert_eq!(bench.fate(&arp), Fate::Passed);
+        assert_eq!(bench.fate(&arp), FrameFate::Passed);
     }
 }
 
@@ -174,7 +174,7 @@ fn short_frames_pass() {
         let ports = 14 + packet.len() - 20;
         let good = frame(&packet);
         for len in 14..good.len() {
-            let expected = if len < ports { Fate::Passed } else { Fate::Taken };
+            let expected = if len < ports { FrameFate::Passed } else { FrameFate::Taken };
             assert_eq!(bench.fate(&good[..len]), expected, "{len} bytes");
         }
     }
@@ -189,29 +189,29 @@ fn options_and_first_fragments_of_a_served_port_are_dropped() {
     for words in 6..=15 {
         options[0] = 0x40 | words;
         options.splice(20..20, [1, 1, 1, 1]);
-        assert_eq!(bench.fate(&frame(&options)), Fate::Dropped(Dropped::Options));
+        assert_eq!(bench.fate(&frame(&options)), FrameFate::Dropped(Dropped::Options));
         // The same to another port is the kernel's.
         let mut other = options.clone();
         other[4 * usize::from(words) + 3] = 22;
-        assert_eq!(bench.fate(&frame(&other)), Fate::Passed);
+        assert_eq!(bench.fate(&frame(&other)), FrameFate::Passed);
     }
     let mut first = good.clone();
     first[6] = 0x20;
-    assert_eq!(bench.fate(&frame(&first)), Fate::Dropped(Dropped::Fragment));
+    assert_eq!(bench.fate(&frame(&first)), FrameFate::Dropped(Dropped::Fragment));
     // Later fragments have no ports. The kernel gets them, and drops what it cannot complete.
     let mut later = good.clone();
     later[7] = 5;
-    assert_eq!(bench.fate(&frame(&later)), Fate::Passed);
+    assert_eq!(bench.fate(&frame(&later)), FrameFate::Passed);
     // The same to another port is the kernel's.
     let other = packet(6, CLIENTS[0], "192.0.2.1:22");
     let mut first = other.clone();
     first[6] = 0x20;
-    assert_eq!(bench.fate(&frame(&first)), Fate::Passed);
+    assert_eq!(bench.fate(&frame(&first)), FrameFate::Passed);
     // Behind an extension header of IPv6, the port is not looked for: the holder drops the packet.
     let mut extended = packet(6, CLIENTS[1], SERVERS[1]);
     extended[6] = 0;
     extended.splice(40..40, [6, 0, 1, 4, 0, 0, 0, 0]);
-    assert_eq!(bench.fate(&frame(&extended)), Fate::Passed);
+    assert_eq!(bench.fate(&frame(&extended)), FrameFate::Passed);
 }
 
 #[test]
@@ -220,31 +220,31 @@ fn sources_that_are_no_hosts_or_our_own_are_dropped() {
     let sources = ["0.1.2.3", "127.0.0.1", "224.0.0.1", "239.1.1.1", "255.255.255.255", "192.0.2.1"];
     for source in sources {
         let bad = packet(6, &format!("{source}:80"), SERVERS[0]);
-        assert_eq!(bench.fate(&frame(&bad)), Fate::Dropped(Dropped::Source), "{source}");
+        assert_eq!(bench.fate(&frame(&bad)), FrameFate::Dropped(Dropped::Source), "{source}");
     }
     // From another port of our own address: the kernel's programs do not come this way.
     for source in ["::", "::1", "ff02::1", "2001:db8::1"] {
         let bad = packet(6, &format!("[{source}]:80"), SERVERS[1]);
-        assert_eq!(bench.fate(&frame(&bad)), Fate::Dropped(Dropped::Source), "{source}");
+        assert_eq!(bench.fate(&frame(&bad)), FrameFate::Dropped(Dropped::Source), "{source}");
     }
     for source in ["1.0.0.1", "126.255.255.255", "128.0.0.1", "223.255.255.255"] {
-        assert_eq!(bench.fate(&frame(&packet(6, &format!("{source}:80"), SERVERS[0]))), Fate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(6, &format!("{source}:80"), SERVERS[0]))), FrameFate::Taken);
     }
-    assert_eq!(bench.fate(&frame(&packet(6, "[::2]:80", SERVERS[1]))), Fate::Taken);
+    assert_eq!(bench.fate(&frame(&packet(6, "[::2]:80", SERVERS[1]))), FrameFate::Taken);
 }
 
 #[test]
 fn only_allowed_sources_are_taken() {
     let Some(bench) = Bench::new(Some(&["198.51.100.0/24", "10.0.0.0/8", "2001:db8:1::/48"])) else { return };
     for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
-        assert_eq!(bench.fate(&frame(&packet(6, client, server))), Fate::Taken);
+        assert_eq!(bench.fate(&frame(&packet(6, client, server))), FrameFate::Taken);
     }
     for (client, server) in ["198.51.101.7:5000", "[2001:db8:2::7]:5000"].into_iter().zip(SERVERS) {
         let fate = bench.fate(&frame(&packet(6, client, server)));
-        assert_eq!(fate, Fate::Dropped(Dropped::NotAllowed), "{client}");
+        assert_eq!(fate, FrameFate::Dropped(Dropped::NotAllowed), "{client}");
     }
     // Other ports of the host are none of this program's business.
-    assert_eq!(bench.fate(&frame(&packet(6, "203.0.113.1:9", "192.0.2.1:22"))), Fate::Passed);
+    assert_eq!(bench.fate(&frame(&packet(6, "203.0.113.1:9", "192.0.2.1:22"))), FrameFate::Passed);
 }
 
 /// An ICMP message from a router about a packet between these ports.
@@ -262,24 +262,24 @@ fn icmp_errors_about_our_packets_are_taken_and_others_pass() {
     let (server, client) = (SERVERS[0], CLIENTS[0]);
     let v4 = |ty, from, to, protocol| frame(&report(ty, "203.0.113.1", "192.0.2.1", from, to, protocol));
     for ty in 0..=20 {
-        let expected = if [3, 11].contains(&ty) { Fate::Taken } else { Fate::Passed };
+        let expected = if [3, 11].contains(&ty) { FrameFate::Taken } else { FrameFate::Passed };
         assert_eq!(bench.fate(&v4(ty, server, client, 6)), expected, "type {ty}");
     }
-    assert_eq!(bench.fate(&v4(3, "192.0.2.1:22", client, 6)), Fate::Passed, "about another port");
-    assert_eq!(bench.fate(&v4(3, "192.0.2.1:81", client, 17)), Fate::Taken, "about our UDP");
-    assert_eq!(bench.fate(&v4(3, server, "203.0.113.9:1", 6)), Fate::Passed, "about no client of ours");
+    assert_eq!(bench.fate(&v4(3, "192.0.2.1:22", client, 6)), FrameFate::Passed, "about another port");
+    assert_eq!(bench.fate(&v4(3, "192.0.2.1:81", client, 17)), FrameFate::Taken, "about our UDP");
+    assert_eq!(bench.fate(&v4(3, server, "203.0.113.9:1", 6)), FrameFate::Passed, "about no client of ours");
     let elsewhere = report(3, "203.0.113.1", "192.0.2.9", server, client, 6);
-    assert_eq!(bench.fate(&frame(&elsewhere)), Fate::Passed, "not to the host that it is about");
+    assert_eq!(bench.fate(&frame(&elsewhere)), FrameFate::Passed, "not to the host that it is about");
 
     let (server, client) = (SERVERS[1], CLIENTS[1]);
     let v6 =
         |ty, from, to, protocol| frame(&report(ty, "[2001:db8:9::1]", "[2001:db8::1]", from, to, protocol));
     for ty in [0, 1, 2, 3, 4, 5, 128, 135, 136] {
-        let expected = if (1..=4).contains(&ty) { Fate::Taken } else { Fate::Passed };
+        let expected = if (1..=4).contains(&ty) { FrameFate::Taken } else { FrameFate::Passed };
         assert_eq!(bench.fate(&v6(ty, server, client, 6)), expected, "type {ty}");
     }
-    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:22", client, 6)), Fate::Passed);
-    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:81", client, 17)), Fate::Taken);
+    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:22", client, 6)), FrameFate::Passed);
+    assert_eq!(bench.fate(&v6(2, "[2001:db8::1]:81", client, 17)), FrameFate::Taken);
 }
 
 /// An address that goes is not served, and is no source that is served here either. Nothing else changes.
@@ -296,14 +296,14 @@ fn what_is_not_served_any_more_is_the_kernels() {
         let at = (server.parse().unwrap(), Transport::Tcp);
         bench.maps.set_present(number, false);
         bench.served.borrow_mut().remove(&at);
-        assert_eq!(bench.fate(&mine), Fate::Passed);
-        assert_eq!(bench.fate(&own), Fate::Passed);
-        assert_eq!(bench.fate(&theirs), Fate::Taken);
+        assert_eq!(bench.fate(&mine), FrameFate::Passed);
+        assert_eq!(bench.fate(&own), FrameFate::Passed);
+        assert_eq!(bench.fate(&theirs), FrameFate::Taken);
         bench.maps.set_present(number, true);
         bench.served.borrow_mut().insert(at);
-        assert_eq!(bench.fate(&mine), Fate::Taken);
-        assert_eq!(bench.fate(&own), Fate::Dropped(Dropped::Source));
-        assert_eq!(bench.fate(&ours), Fate::Passed);
+        assert_eq!(bench.fate(&mine), FrameFate::Taken);
+        assert_eq!(bench.fate(&own), FrameFate::Dropped(Dropped::Source));
+        assert_eq!(bench.fate(&ours), FrameFate::Passed);
     }
 }
 
@@ -330,20 +330,20 @@ fn connections_of_the_kernel_are_passed() {
         let (syn, ack) = (0x02, 0x10);
         // At the start, until it is known what the kernel has.
         bench.maps.set_duty(Duty::PassAll);
-        assert_eq!([segment(1, syn), segment(2, ack), error(2)], [Fate::Passed; 3]);
+        assert_eq!([segment(1, syn), segment(2, ack), error(2)], [FrameFate::Passed; 3]);
         bench.maps.pass(from(3).parse().unwrap(), server.parse().unwrap()).unwrap();
         bench.maps.set_duty(Duty::PassKnown);
         for known in [1, 3] {
-            assert_eq!([segment(known, ack), segment(known, syn), error(known)], [Fate::Passed; 3]);
+            assert_eq!([segment(known, ack), segment(known, syn), error(known)], [FrameFate::Passed; 3]);
         }
-        assert_eq!([segment(2, ack), segment(4, syn), segment(4, ack), error(4)], [Fate::Taken; 4]);
+        assert_eq!([segment(2, ack), segment(4, syn), segment(4, ack), error(4)], [FrameFate::Taken; 4]);
         // At the end.
         bench.maps.set_duty(Duty::PassNew);
-        assert_eq!([segment(5, syn), segment(5, ack), error(5)], [Fate::Passed; 3]);
-        assert_eq!([segment(4, ack), error(4)], [Fate::Taken; 2]);
-        assert_eq!(bench.fate_by_program(&datagram), Fate::Taken);
+        assert_eq!([segment(5, syn), segment(5, ack), error(5)], [FrameFate::Passed; 3]);
+        assert_eq!([segment(4, ack), error(4)], [FrameFate::Taken; 2]);
+        assert_eq!(bench.fate_by_program(&datagram), FrameFate::Taken);
         bench.maps.set_duty(Duty::Take);
-        assert_eq!([segment(1, ack), segment(5, ack), segment(6, syn), error(5)], [Fate::Taken; 4]);
+        assert_eq!([segment(1, ack), segment(5, ack), segment(6, syn), error(5)], [FrameFate::Taken; 4]);
     }
 }
 
@@ -371,7 +371,7 @@ fn changed_frames_have_one_fate() {
             frame[at] = [0, 1, 3, 6, 11, 17, 58, 0x20, 0x45, 0x46, 0x60, 80, 81, 127, 224, 255][random(16)];
         }
         frame.truncate(frame.len() - random(2) * random(44));
-        taken += usize::from(bench.fate(&frame) == Fate::Taken);
+        taken += usize::from(bench.fate(&frame) == FrameFate::Taken);
     }
     assert!((2_000..19_000).contains(&taken), "{taken} of them were taken");
 }
@@ -395,18 +395,18 @@ fn as_many_syns_of_a_kind_are_taken_as_may_wait() {
         let kinds = [(0, 12, 0), (1, 12, 1)];
         for (kind, options, data) in kinds {
             let syn = segment(client, server, 0x02, options, data);
-            assert_eq!(Opening::of(&syn[14..]).map(|kind| kind as usize), Some(kind));
+            assert_eq!(SynOpening::of(&syn[14..]).map(|kind| kind as usize), Some(kind));
             for _ in 0..3 {
-                assert_eq!(bench.fate_by_program(&syn), Fate::Taken);
+                assert_eq!(bench.fate_by_program(&syn), FrameFate::Taken);
             }
-            assert_eq!(bench.fate_by_program(&syn), Fate::Dropped(Dropped::Flood));
+            assert_eq!(bench.fate_by_program(&syn), FrameFate::Dropped(Dropped::Flood));
             taken[kind] += 3;
             assert_eq!(bench.maps.opened(0), taken);
         }
         for (flags, data) in [(0x12, 0), (0x10, 0), (0x18, 5), (0x11, 0), (0x04, 0)] {
             let other = segment(client, server, flags, 12, data);
-            assert_eq!(Opening::of(&other[14..]), None);
-            assert_eq!(bench.fate_by_program(&other), Fate::Taken, "{flags:#x}");
+            assert_eq!(SynOpening::of(&other[14..]), None);
+            assert_eq!(bench.fate_by_program(&other), FrameFate::Taken, "{flags:#x}");
         }
         // The process has handled them.
         bench.maps.let_open(0, taken.map(|count| count + SYNS));

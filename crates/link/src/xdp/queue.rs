@@ -11,16 +11,16 @@ use firstflight_wire::icmp::{IcmpErrorKind, emit_error};
 use nix::errno::Errno;
 use tokio::io::unix::AsyncFd;
 
-use super::attached::{Attached, Lost, attach};
+use super::attached::{Attached, LostPackets, attach};
 use super::device::{ADDRESS, LINK_BYTES, LOCAL, MTU, UP};
 use super::error::errno;
 use super::events::{Events, Read};
-use super::frame::Opening;
-use super::neighbours::{Hop, Hops, Mac};
-use super::screen::{Fate, Screen};
+use super::frame::SynOpening;
+use super::neighbours::{Hops, Mac, NextHop};
+use super::screen::{FrameFate, Screen};
 use super::socket::is_full;
 use super::wire::Wire;
-use super::{Holder, XdpConfig, XdpDevice, XdpError, XdpStatus, frame, sys};
+use super::{PortHolder, XdpConfig, XdpDevice, XdpError, XdpStatus, frame, sys};
 use crate::link::{ComesHere, Link, short_buffer};
 use crate::netlink::{address_of, attributes, messages, word_at};
 
@@ -98,7 +98,7 @@ impl XdpQueue {
             reports: VecDeque::new(),
             until_events: BURST,
             queue,
-            handled: [0; Opening::COUNT],
+            handled: [0; SynOpening::COUNT],
             comes_here: attached.comes_to(queue),
             counted: Instant::now(),
             attached,
@@ -149,7 +149,7 @@ pub struct Xdp {
     /// Its number.
     queue: u32,
     /// SYNs that were received, by kind.
-    handled: [u64; Opening::COUNT],
+    handled: [u64; SynOpening::COUNT],
     comes_here: Option<ComesHere>,
     /// When the number of queues was looked at.
     counted: Instant,
@@ -165,7 +165,7 @@ impl Xdp {
     ///
     /// # Errors
     /// See [`XdpError`]. After an error nothing is left behind.
-    pub fn attach(config: &XdpConfig, holders: Vec<Holder>) -> Result<Vec<XdpQueue>, XdpError> {
+    pub fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec<XdpQueue>, XdpError> {
         attach(config, holders)
     }
 
@@ -268,22 +268,22 @@ impl Xdp {
             let received = self.socket.get_mut().receive(|bytes| {
                 if let Some(screen) = screen {
                     match screen.fate(bytes, |host, port, transport| attached.serves(host, port, transport)) {
-                        Fate::Taken => {}
-                        Fate::Passed => return None,
-                        Fate::Dropped(why) => {
+                        FrameFate::Taken => {}
+                        FrameFate::Passed => return None,
+                        FrameFate::Dropped(why) => {
                             lost.drop(why);
                             return None;
                         }
                     }
                 }
                 let Some(frame) = frame::read(bytes, mtu) else {
-                    Lost::count(&lost.malformed);
+                    LostPackets::count(&lost.malformed);
                     return None;
                 };
                 if partial {
                     let _ = frame::complete(frame.packet);
                 }
-                if let Some(kind) = Opening::of(frame.packet)
+                if let Some(kind) = SynOpening::of(frame.packet)
                     && let Some(handled) = handled.get_mut(kind as usize)
                 {
                     *handled += 1;
@@ -309,8 +309,8 @@ impl Xdp {
     pub(super) fn way(&mut self, src: IpAddr, dst: IpAddr) -> Option<Mac> {
         let _ = self.follow(&mut Context::from_waker(std::task::Waker::noop()));
         match self.hops.find(src, dst, Instant::now()) {
-            Hop::Known(mac) => Some(mac),
-            Hop::Resolving(_) | Hop::None => None,
+            NextHop::Known(mac) => Some(mac),
+            NextHop::Resolving(_) | NextHop::None => None,
         }
     }
 
@@ -446,7 +446,7 @@ impl Link for Xdp {
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let lost = &self.attached.lost;
         let Some((src, dst)) = frame::addresses(packet) else {
-            Lost::count(&lost.malformed);
+            LostPackets::count(&lost.malformed);
             return Poll::Ready(Ok(()));
         };
         if packet.len() > self.port.now.min(self.port.mtu) {
@@ -458,23 +458,23 @@ impl Link for Xdp {
         self.count_queues(now, cx);
         let lost = &self.attached.lost;
         let mac = match self.hops.find(src, dst, now) {
-            Hop::Known(mac) => mac,
-            Hop::Resolving(next) => {
+            NextHop::Known(mac) => mac,
+            NextHop::Resolving(next) => {
                 // A flood that waits for one neighbour leaves room for the others.
                 let same = self.waiting.iter().filter(|(other, _)| *other == next).count();
                 if same >= MOST_FOR_ONE {
-                    Lost::count(&lost.unreachable);
+                    LostPackets::count(&lost.unreachable);
                     return Poll::Ready(Ok(()));
                 }
                 if self.waiting.len() >= MOST_WAITING {
                     self.waiting.pop_front();
-                    Lost::count(&lost.unreachable);
+                    LostPackets::count(&lost.unreachable);
                 }
                 self.waiting.push_back((next, packet.to_vec()));
                 return Poll::Ready(Ok(()));
             }
-            Hop::None => {
-                Lost::count(&lost.unreachable);
+            NextHop::None => {
+                LostPackets::count(&lost.unreachable);
                 return Poll::Ready(Ok(()));
             }
         };
@@ -486,7 +486,7 @@ impl Link for Xdp {
             Poll::Ready(result) => result?,
         }
         if !self.put(mac, packet) {
-            Lost::count(&self.attached.lost.no_room);
+            LostPackets::count(&self.attached.lost.no_room);
         }
         Poll::Ready(Ok(()))
     }

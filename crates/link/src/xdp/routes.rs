@@ -40,7 +40,7 @@ type Prefix = (u128, u8);
 
 /// The way of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum RouteWay {
     /// The destination is on the link.
     OnLink,
     /// This neighbour is a router.
@@ -51,7 +51,7 @@ enum Way {
     Several,
 }
 
-impl Way {
+impl RouteWay {
     fn to(self, dst: IpAddr) -> Option<IpAddr> {
         match self {
             Self::OnLink => Some(dst),
@@ -100,7 +100,7 @@ pub(super) struct Routes {
     device: u32,
     /// IPv4 and IPv6; `None` until the kernel was asked. A family with too many prefixes has none.
     prefixes: Option<[Option<Prefixes>; 2]>,
-    ways: HashMap<(IpAddr, Prefix), Way>,
+    ways: HashMap<(IpAddr, Prefix), RouteWay>,
     hosts: HashMap<(IpAddr, IpAddr), Option<IpAddr>>,
     recent: Vec<Option<(IpAddr, IpAddr, Option<IpAddr>)>>,
 }
@@ -141,7 +141,7 @@ impl Routes {
             let key = (src, prefixes.longest(bits_of(dst)));
             let device = self.device;
             let way = *self.ways.entry(key).or_insert_with(|| ask(netlink, device, (src, dst), MATCH));
-            if way != Way::Several {
+            if way != RouteWay::Several {
                 return way.to(dst);
             }
         }
@@ -190,7 +190,7 @@ fn prefix_in(body: &[u8]) -> Option<Prefix> {
 }
 
 /// Asks for the way.
-fn ask(netlink: &Netlink, device: u32, (src, dst): (IpAddr, IpAddr), flags: u32) -> Way {
+fn ask(netlink: &Netlink, device: u32, (src, dst): (IpAddr, IpAddr), flags: u32) -> RouteWay {
     let bits = if dst.is_ipv4() { 32 } else { 128 };
     let mut body = vec![0; BYTES];
     body.splice(..3, [family(dst), bits, bits]);
@@ -198,15 +198,15 @@ fn ask(netlink: &Netlink, device: u32, (src, dst): (IpAddr, IpAddr), flags: u32)
     append_address(&mut body, DESTINATION, dst);
     append_address(&mut body, SOURCE, src);
     append(&mut body, OUTPUT, &device.to_ne_bytes());
-    let mut way = Way::None;
+    let mut way = RouteWay::None;
     let asked = netlink.request(&message(GET_ROUTE, REQUEST, &body), |_, body| {
-        way = way_in(body, device).unwrap_or(Way::None);
+        way = way_in(body, device).unwrap_or(RouteWay::None);
     });
-    asked.map_or(Way::None, |()| way)
+    asked.map_or(RouteWay::None, |()| way)
 }
 
 /// The way in the answer to a question for a route.
-fn way_in(body: &[u8], device: u32) -> Option<Way> {
+fn way_in(body: &[u8], device: u32) -> Option<RouteWay> {
     if *body.get(7)? != UNICAST {
         return None;
     }
@@ -222,8 +222,8 @@ fn way_in(body: &[u8], device: u32) -> Option<Way> {
     }
     match output {
         // A route with several next hops names none.
-        None => Some(Way::Several),
-        Some(output) => (output == device).then_some(gateway.map_or(Way::OnLink, Way::Via)),
+        None => Some(RouteWay::Several),
+        Some(output) => (output == device).then_some(gateway.map_or(RouteWay::OnLink, RouteWay::Via)),
     }
 }
 

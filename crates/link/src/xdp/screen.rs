@@ -16,7 +16,7 @@ use super::Mode;
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum FrameFate {
     /// It is the kernel's.
     Passed,
     /// It is the engine's.
@@ -33,12 +33,12 @@ pub(super) struct Screen {
 
 impl Screen {
     /// The fate of a frame. `served` says whether an address and port is served.
-    pub(super) fn fate(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Fate {
-        self.look(frame, served).unwrap_or(Fate::Passed)
+    pub(super) fn fate(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> FrameFate {
+        self.look(frame, served).unwrap_or(FrameFate::Passed)
     }
 
     /// `None` passes.
-    fn look(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+    fn look(&self, frame: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<FrameFate> {
         let (header, packet) = frame.split_at_checked(HEADER)?;
         let kind = header.get(12..14)?;
         if header.get(..6)? != self.mac {
@@ -51,7 +51,7 @@ impl Screen {
         }
     }
 
-    fn ipv4(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+    fn ipv4(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<FrameFate> {
         let (src, dst) = addresses(packet)?;
         let len = usize::from(packet.first()? & 0x0f) * 4;
         let part = half(packet, 6)?;
@@ -77,17 +77,17 @@ impl Screen {
         let is_host = !matches!(packet.get(12)?, 0 | 127 | 224..);
         let ours = served(src, port, transport);
         Some(if len != 20 {
-            Fate::Dropped(Dropped::Options)
+            FrameFate::Dropped(Dropped::Options)
         } else if more {
-            Fate::Dropped(Dropped::Fragment)
+            FrameFate::Dropped(Dropped::Fragment)
         } else if !is_host || ours {
-            Fate::Dropped(Dropped::Source)
+            FrameFate::Dropped(Dropped::Source)
         } else {
             self.allowed(src)
         })
     }
 
-    fn ipv6(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<Fate> {
+    fn ipv6(&self, packet: &[u8], served: impl Fn(IpAddr, u16, Transport) -> bool) -> Option<FrameFate> {
         let (src, dst) = addresses(packet)?;
         let next = *packet.get(6)?;
         if next == 58 {
@@ -109,7 +109,7 @@ impl Screen {
             IpAddr::V4(_) => false,
         };
         if !is_host || served(src, port, transport) {
-            return Some(Fate::Dropped(Dropped::Source));
+            return Some(FrameFate::Dropped(Dropped::Source));
         }
         Some(self.allowed(src))
     }
@@ -122,18 +122,18 @@ impl Screen {
         quoted: &[u8],
         at: Quoted,
         served: impl Fn(IpAddr, u16, Transport) -> bool,
-    ) -> Option<Fate> {
+    ) -> Option<FrameFate> {
         let (from, to) = addresses(quoted)?;
         let about_us = is_error && from == host && served(from, at.port, at.transport);
-        (about_us && self.allowed(to) == Fate::Taken).then_some(Fate::Taken)
+        (about_us && self.allowed(to) == FrameFate::Taken).then_some(FrameFate::Taken)
     }
 
-    fn allowed(&self, host: IpAddr) -> Fate {
+    fn allowed(&self, host: IpAddr) -> FrameFate {
         let allowed = match &self.allow {
             Allow::Any => true,
             Allow::Prefixes(prefixes) => prefixes.iter().any(|prefix| prefix.contains(host)),
         };
-        if allowed { Fate::Taken } else { Fate::Dropped(Dropped::NotAllowed) }
+        if allowed { FrameFate::Taken } else { FrameFate::Dropped(Dropped::NotAllowed) }
     }
 }
 

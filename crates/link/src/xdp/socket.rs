@@ -39,7 +39,7 @@ fn frame_size(longest: usize) -> usize {
 
 /// What the kernel counts for a socket (`XDP_STATISTICS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct SocketCounts {
     pub(super) dropped: u64,
     pub(super) receive_ring_full: u64,
     pub(super) fill_ring_empty: u64,
@@ -205,9 +205,9 @@ impl Socket {
         self.send.waiting() > 0
     }
 
-    pub(super) fn counted(fd: BorrowedFd<'_>) -> io::Result<Counted> {
+    pub(super) fn counted(fd: BorrowedFd<'_>) -> io::Result<SocketCounts> {
         let all: libc::xdp_statistics = sys::option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
-        Ok(Counted {
+        Ok(SocketCounts {
             dropped: all.rx_dropped,
             receive_ring_full: all.rx_ring_full,
             fill_ring_empty: all.rx_fill_ring_empty_descs,

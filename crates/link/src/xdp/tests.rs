@@ -93,10 +93,10 @@ fn block_on<F: Future<Output = ()>>(test: F) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-fn hold(transport: Transport, port: u16) -> Vec<Holder> {
+fn hold(transport: Transport, port: u16) -> Vec<PortHolder> {
     let index = XdpDevice::find(DEVICE).unwrap().index;
     let at = |host: &str| SocketAddr::new(host.parse().unwrap(), port);
-    HOSTS.map(|host| Holder::new(at(host), transport, index).unwrap()).into()
+    HOSTS.map(|host| PortHolder::new(at(host), transport, index).unwrap()).into()
 }
 
 fn config(mode: Mode) -> XdpConfig {
@@ -123,7 +123,7 @@ async fn send(link: &mut Xdp, packet: &[u8]) {
     poll_fn(|cx| link.poll_flush(cx)).await.unwrap();
 }
 
-fn open(config: &XdpConfig, holders: Vec<Holder>) -> Vec<Xdp> {
+fn open(config: &XdpConfig, holders: Vec<PortHolder>) -> Vec<Xdp> {
     Xdp::attach(config, holders).unwrap().into_iter().map(|queue| queue.open().unwrap()).collect()
 }
 
@@ -310,7 +310,7 @@ fn next_hops_of_ipv6_are_found_without_privileges() {
 /// are over the program does not look for them any more.
 fn connections_of_the_kernel_go_on(family: usize, far: &Far) {
     let at = SocketAddr::new(HOSTS[family].parse().unwrap(), 80);
-    let holder = Holder::shared(at).unwrap();
+    let holder = PortHolder::shared(at).unwrap();
     let listener = holder.listener().unwrap().unwrap();
     listener.set_nonblocking(false).unwrap();
     let connect = move || TcpStream::connect_timeout(&at, Duration::from_secs(20)).unwrap();
@@ -358,7 +358,7 @@ fn connections_of_the_kernel_in_ipv6_go_on() {
 #[test]
 fn packet_mode_shares_no_port() {
     on_a_cable(1, |_| {
-        let holder = Holder::shared(SocketAddr::new(HOSTS[0].parse().unwrap(), 80)).unwrap();
+        let holder = PortHolder::shared(SocketAddr::new(HOSTS[0].parse().unwrap(), 80)).unwrap();
         let refused = Xdp::attach(&config(Mode::Packet).hand_over(true), vec![holder]);
         assert!(matches!(refused, Err(XdpError::NotShared)));
     });

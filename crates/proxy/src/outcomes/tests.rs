@@ -56,7 +56,7 @@ fn a_host_at_which_nothing_is_gained_is_not_named() {
     let part = Contact { reason: Some("accepted-part"), ..contact("accepted", 0) };
     board.reached(&server(1), &part, 3);
     assert!(board.speakers().is_empty());
-    let mut outlook = Outlook::default();
+    let mut outlook = ServerKnowledge::default();
     (outlook.credential, outlook.answered) = (Some(firstflight::Way::Kernel), true);
     board.expect(&server(1), outlook, 4);
     assert!(board.speakers().is_empty(), "it is known better");

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn tcp(host: &str, port: u16) -> Place {
-    Place::Tcp(host.to_owned(), port)
+fn tcp(host: &str, port: u16) -> StorePlace {
+    StorePlace::Tcp(host.to_owned(), port)
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn addresses_of_one_server() {
         ("rediss://store.example:6380/2", tcp("store.example", 6380), true, 2),
         ("redis://[2001:db8::1]:7000", tcp("2001:db8::1", 7000), false, 0),
         ("rediss://[::1]/1", tcp("::1", 6379), true, 1),
-        ("redis+unix:///run/redis.sock", Place::Unix("/run/redis.sock".into()), false, 0),
-        ("unix:///run/redis.sock?db=3", Place::Unix("/run/redis.sock".into()), false, 3),
+        ("redis+unix:///run/redis.sock", StorePlace::Unix("/run/redis.sock".into()), false, 0),
+        ("unix:///run/redis.sock?db=3", StorePlace::Unix("/run/redis.sock".into()), false, 3),
     ] {
         let address = Address::parse(url).unwrap();
         let found = (address.target, address.tls, address.login.db());

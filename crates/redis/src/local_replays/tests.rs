@@ -7,7 +7,7 @@ fn redeem(counter: u64) -> JobRequest {
     JobRequest::Redeem { serial: Serial::new(1, counter).unwrap(), flight: None }
 }
 
-fn holds(known: &Known, of: u64, request: &JobRequest, now: Instant) -> bool {
+fn holds(known: &LocalReplays, of: u64, request: &JobRequest, now: Instant) -> bool {
     known.answer(of, request, now).is_some()
 }
 
@@ -19,7 +19,7 @@ const fn guard(id: u8) -> JobRequest {
 fn for_as_long_as_the_store_keeps_it_and_in_its_memory_only() {
     let start = Instant::now();
     let (at, lasts) = (|s| start + Duration::from_secs(s), Duration::from_secs);
-    let mut known = Known::with_room(8);
+    let mut known = LocalReplays::with_room(8);
     known.add(1, &redeem(1), None, start, lasts(100));
     known.add(1, &guard(1), None, start, lasts(10));
     known.add(1, &JobRequest::Activate { serial: Serial::new(1, 2).unwrap() }, None, start, lasts(100));
@@ -36,7 +36,7 @@ fn for_as_long_as_the_store_keeps_it_and_in_its_memory_only() {
 #[test]
 fn memory_is_bounded() {
     let start = Instant::now();
-    let mut known = Known::with_room(4);
+    let mut known = LocalReplays::with_room(4);
     for counter in 1..=100 {
         known.add(1, &redeem(counter), None, start, Duration::from_secs(9));
         assert!(known.names.len() <= 4 && known.order.len() <= 4);
@@ -50,7 +50,7 @@ fn only_the_first_flight_that_used_a_cookie_is_a_repeat() {
     let [one, two] = [1, 2].map(FlightId::new);
     let with = |flight| JobRequest::Redeem { serial: Serial::new(1, 7).unwrap(), flight };
     let other = Some(JobResult::Refuse(Reason::Replay));
-    let mut known = Known::with_room(4);
+    let mut known = LocalReplays::with_room(4);
     known.add(1, &with(Some(two)), Some(one), start, Duration::from_secs(9));
     assert_eq!(known.answer(1, &with(Some(one)), start), Some(JobResult::Repeat));
     assert_eq!(known.answer(1, &with(Some(two)), start), other);

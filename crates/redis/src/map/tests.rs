@@ -11,8 +11,8 @@ const NODES: &str = "\
     ee 10.0.0.5:7000@17000 slave,fail aa 0 1 1 disconnected\n\
     ff 10.0.0.6:7000@17000 master - 0 1 0 connected\n";
 
-fn here() -> Place {
-    Place::Tcp("seed".to_owned(), 1)
+fn here() -> StorePlace {
+    StorePlace::Tcp("seed".to_owned(), 1)
 }
 
 #[test]
@@ -20,8 +20,8 @@ fn the_masters_and_their_cells() {
     let report = Report::parse(NODES, &here()).unwrap();
     assert_eq!(report.masters.len(), 3, "one master has no slots");
     let (aa, cc) = (&report.masters["aa"], &report.masters["cc"]);
-    assert_eq!((aa.replicas, &aa.place), (2, &Place::Tcp("one.example".to_owned(), 7000)));
-    assert_eq!(cc.place, Place::Tcp("::1".to_owned(), 7000));
+    assert_eq!((aa.replicas, &aa.place), (2, &StorePlace::Tcp("one.example".to_owned(), 7000)));
+    assert_eq!(cc.place, StorePlace::Tcp("::1".to_owned(), 7000));
     assert_eq!((&**report.owner(0).unwrap(), &**report.owner(CELLS - 1).unwrap()), ("aa", "cc"));
     assert_eq!(report.cell_of(&"aa".into()), Some(0));
     let alone = Report::parse("aa :7000@17000 myself,master - 0 0 1 connected 0-16383\n", &here()).unwrap();
@@ -85,8 +85,8 @@ fn reports_that_say_the_same_share_it() {
     assert!(Arc::ptr_eq(&report(&ids[0]).masters, &report(&ids[2]).masters));
     assert!(!Arc::ptr_eq(&report(&ids[0]).masters, &report(&ids[1]).masters));
     // The latest report says where a master is.
-    assert_eq!(map.masters()["aa"].place, Place::Tcp("one.example".to_owned(), 7000));
+    assert_eq!(map.masters()["aa"].place, StorePlace::Tcp("one.example".to_owned(), 7000));
     map.heard(&ids[1], at(300), moved().unwrap());
-    assert_eq!(map.masters()["aa"].place, Place::Tcp("10.0.0.9".to_owned(), 7));
+    assert_eq!(map.masters()["aa"].place, StorePlace::Tcp("10.0.0.9".to_owned(), 7));
     assert_eq!(map.lists.len(), 2);
 }

@@ -11,13 +11,13 @@ fn info(offset: u64, replicas: &[(&str, u64)]) -> String {
 }
 
 /// Second, offset, replicas.
-type Answer<'a> = (f32, u64, &'a [(&'a str, u64)]);
+type ReplicaAnswer<'a> = (f32, u64, &'a [(&'a str, u64)]);
 
 /// A master with these answers. Returns whether each is under a lease.
-fn leases(needed: u64, answers: &[Answer<'_>]) -> Vec<bool> {
+fn leases(needed: u64, answers: &[ReplicaAnswer<'_>]) -> Vec<bool> {
     let mut quorum = Quorum::new(needed, 10, 1).unwrap();
     let start = Instant::now();
-    let answer = |&(at, offset, replicas): &Answer<'_>| {
+    let answer = |&(at, offset, replicas): &ReplicaAnswer<'_>| {
         let sent = start + Duration::from_secs_f32(at);
         quorum.heard(&info(offset, replicas), sent, sent + Duration::from_millis(1)).is_ok()
     };
@@ -28,7 +28,7 @@ fn leases(needed: u64, answers: &[Answer<'_>]) -> Vec<bool> {
 fn a_replica_that_confirms_new_bytes_keeps_the_lease() {
     let on = |offset| [("online", offset)];
     let expected = [false, true, true, false];
-    let answers: [Answer<'_>; 4] =
+    let answers: [ReplicaAnswer<'_>; 4] =
         [(0.0, 100, &on(100)), (1.0, 150, &on(101)), (2.9, 200, &on(101)), (3.1, 250, &on(101))];
     assert_eq!(leases(1, &answers), expected);
 }
@@ -37,10 +37,10 @@ fn a_replica_that_confirms_new_bytes_keeps_the_lease() {
 #[test]
 fn old_confirmations_are_no_lease() {
     let on = |offset| [("online", offset)];
-    let answers: [Answer<'_>; 3] = [(0.0, 100, &on(90)), (0.1, 150, &on(99)), (0.2, 200, &on(100))];
+    let answers: [ReplicaAnswer<'_>; 3] = [(0.0, 100, &on(90)), (0.1, 150, &on(99)), (0.2, 200, &on(100))];
     assert_eq!(leases(1, &answers), [false; 3]);
     // A master that was stopped for a minute reads confirmations from before.
-    let answers: [Answer<'_>; 4] =
+    let answers: [ReplicaAnswer<'_>; 4] =
         [(0.0, 100, &on(100)), (1.0, 150, &on(120)), (61.0, 150, &on(150)), (61.1, 200, &on(150))];
     assert_eq!(leases(1, &answers), [false, true, false, false]);
 }
@@ -48,11 +48,11 @@ fn old_confirmations_are_no_lease() {
 #[test]
 fn as_many_replicas_as_the_master_needs() {
     let both = |one, two| [("online", one), ("online", two)];
-    let answers: [Answer<'_>; 3] =
+    let answers: [ReplicaAnswer<'_>; 3] =
         [(0.0, 100, &both(100, 100)), (1.0, 150, &both(140, 100)), (2.0, 200, &both(140, 120))];
     assert_eq!(leases(2, &answers), [false, false, true]);
     let copying = [("send_bulk", 150)];
-    let answers: [Answer<'_>; 2] = [(0.0, 100, &copying), (1.0, 150, &copying)];
+    let answers: [ReplicaAnswer<'_>; 2] = [(0.0, 100, &copying), (1.0, 150, &copying)];
     assert_eq!(leases(1, &answers), [false, false]);
     assert_eq!(leases(1, &[(0.0, 100, &[]), (1.0, 150, &[])]), [false, false]);
 }

@@ -2,7 +2,7 @@
 
 use super::server::{Cell, Server};
 use super::world::Farm;
-use crate::address::Place;
+use crate::address::StorePlace;
 use crate::cells::{self, CELLS};
 use crate::map::Report;
 use std::fmt::Write as _;
@@ -65,7 +65,7 @@ impl Farm {
             }
             text += "\n";
         }
-        Report::parse(&text, &Place::Tcp("10.0.0.0".to_owned(), 6379)).unwrap()
+        Report::parse(&text, &StorePlace::Tcp("10.0.0.0".to_owned(), 6379)).unwrap()
     }
 
     fn shard(&self, server: usize) -> usize {

@@ -1,16 +1,16 @@
 //! A member of the simulated farm: the project's own machines, put together as [`crate::share`] and [`crate::cluster`] do.
 
-use super::server::{Answered, Ask, Server};
-use super::{Flight, Open, Random, Refused, UNIX_MS, at};
+use super::server::{Ask, CellAnswer, Server};
+use super::{Flight, OpenQuestion, Random, Refused, UNIX_MS, at};
 use crate::cells;
 use crate::connection::Names;
-use crate::local_replays::{self, Known};
+use crate::local_replays::{self, LocalReplays};
 use crate::map::Map;
 use crate::memory::{Identity, Memories};
 use crate::node::{Reply, check, process};
 use crate::question::Question;
 use crate::quorum::{LEASE, Quorum};
-use crate::unreported::Owed;
+use crate::unreported::UnreportedQuestions;
 use firstflight::credential::{Guarded, JobRequest, JobResult, Reason, RemoteGuard, ReplayGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ struct Link {
 }
 
 /// A memory: what `share` knows of a cell.
-struct Place {
+struct CellMemory {
     memories: Memories,
-    owed: Owed,
-    known: Known,
+    owed: UnreportedQuestions,
+    known: LocalReplays,
     connection: Option<Connection>,
     retry_at: u64,
 }
 
-impl Place {
+impl CellMemory {
     fn new() -> Self {
         Self {
             memories: Memories::default(),
-            owed: Owed::of_many(),
-            known: Known::with_room(local_replays::MOST_OF_MANY),
+            owed: UnreportedQuestions::of_many(),
+            known: LocalReplays::with_room(local_replays::MOST_OF_MANY),
             connection: None,
             retry_at: 0,
         }
@@ -67,7 +67,7 @@ pub(super) struct Member {
     links: BTreeMap<usize, Link>,
     retry: BTreeMap<usize, u64>,
     /// By cell.
-    places: Vec<Place>,
+    places: Vec<CellMemory>,
     next: u64,
     /// Whether a cell may have no connection.
     pub broken: bool,
@@ -89,7 +89,7 @@ impl Member {
             map: Map::default(),
             links: BTreeMap::new(),
             retry: BTreeMap::new(),
-            places: (0..cells::CELLS).map(|_| Place::new()).collect(),
+            places: (0..cells::CELLS).map(|_| CellMemory::new()).collect(),
             next: 1,
             broken: true,
         }
@@ -149,8 +149,8 @@ impl Member {
     }
 
     /// A master has answered, in time or not.
-    pub(super) fn answered(&mut self, server: usize, answered: Answered, now: u64) -> Result<(), Refused> {
-        let Answered { ask, info, reply } = answered;
+    pub(super) fn answered(&mut self, server: usize, answered: CellAnswer, now: u64) -> Result<(), Refused> {
+        let CellAnswer { ask, info, reply } = answered;
         let request = ask.flight.and_then(|flight| flight.request);
         let Some(link) = self.links.get_mut(&server).filter(|link| link.number == ask.link) else {
             return Err(self.failed(ask.cell, request, now));
@@ -199,7 +199,7 @@ impl Member {
     }
 
     /// A question has had no answer for too long.
-    pub(super) fn timed_out(&mut self, open: &Open, now: u64) {
+    pub(super) fn timed_out(&mut self, open: &OpenQuestion, now: u64) {
         if self.links.get(&open.server).is_some_and(|link| link.number == open.link) {
             self.lose(open.server, now);
         }

@@ -32,7 +32,7 @@ pub(super) struct Server {
     service: f64,
     queue: VecDeque<(u64, Ask)>,
     free_at: f64,
-    pub answers: VecDeque<(u64, Answered)>,
+    pub answers: VecDeque<(u64, CellAnswer)>,
     pub report: Report,
     /// A new map that it learns of at this time.
     pub learns: Option<(u64, Report)>,
@@ -51,7 +51,7 @@ pub(super) struct Ask {
     pub link: u64,
 }
 
-pub(super) struct Answered {
+pub(super) struct CellAnswer {
     pub ask: Ask,
     pub info: String,
     /// `None` if the server does not have the cell: MOVED or ASK.
@@ -131,7 +131,7 @@ impl Server {
             let command = ask.question.as_ref().map(|question| &question.command);
             let reply = self.execute(ask.cell, command, done);
             let info = self.info(done);
-            self.answers.push_back((done + RTT_HALF, Answered { ask, info, reply }));
+            self.answers.push_back((done + RTT_HALF, CellAnswer { ask, info, reply }));
         }
     }
 

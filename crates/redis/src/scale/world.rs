@@ -2,8 +2,8 @@
 
 use super::cluster::Event;
 use super::member::{Does, Member};
-use super::server::{Answered, Ask, Cell, Server};
-use super::{BEAT_WITHIN, Flight, Open, Random, Refused, UNIX_MS, WITHIN, Which, at};
+use super::server::{Ask, Cell, CellAnswer, Server};
+use super::{BEAT_WITHIN, Flight, OpenQuestion, Random, Refused, UNIX_MS, WITHIN, Which, at};
 use crate::cells::CELLS;
 use crate::node::process;
 use firstflight::credential::{GuardKey, RemoteGuard, Window};
@@ -78,7 +78,7 @@ pub(super) struct Farm {
     /// By time and number.
     events: BTreeMap<(u64, u64), Event>,
     open: HashSet<(usize, u64)>,
-    waits: [VecDeque<Open>; 2],
+    waits: [VecDeque<OpenQuestion>; 2],
     copies: BTreeMap<(u64, u64), Flight>,
     /// How often each first flight was accepted, and whether its original was not.
     fates: Vec<(u8, bool)>,
@@ -254,7 +254,7 @@ impl Farm {
     fn ask(&mut self, server: usize, ask: Ask, within: u64) {
         let Ask { number, member, cell, link, flight, .. } = ask;
         self.open.insert((member, number));
-        let open = Open { until: self.now + within, member, number, server, cell, link, flight };
+        let open = OpenQuestion { until: self.now + within, member, number, server, cell, link, flight };
         self.waits[usize::from(within == WITHIN)].push_back(open);
         self.servers[server].asked(self.now, ask);
     }
@@ -279,7 +279,7 @@ impl Farm {
         member: usize,
         sent: u64,
         flight: Option<Flight>,
-        answered: Answered,
+        answered: CellAnswer,
     ) {
         let decision = self.members[member].answered(server, answered, self.now);
         if let Some(flight) = flight {

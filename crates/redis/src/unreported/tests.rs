@@ -9,7 +9,7 @@ fn redeem(counter: u64) -> JobRequest {
 
 #[test]
 fn what_was_settled_goes_and_what_came_meanwhile_stays() {
-    let mut owed = Owed::default();
+    let mut owed = UnreportedQuestions::default();
     owed.add(redeem(1));
     owed.add(JobRequest::Activate { serial: Serial::new(1, 9).unwrap() });
     let told = owed.clone();
@@ -23,7 +23,7 @@ fn what_was_settled_goes_and_what_came_meanwhile_stays() {
 
 #[test]
 fn memory_is_bounded_and_too_many_are_not_forgotten() {
-    let mut owed = Owed::default();
+    let mut owed = UnreportedQuestions::default();
     for counter in 1..=2 * MOST as u64 {
         owed.add(redeem(counter));
         assert!(owed.requests().count() <= MOST);
@@ -46,7 +46,7 @@ fn a_flood_of_strangers_begins_no_new_memory() {
         let key = [[0; 12].as_slice(), &n.to_be_bytes()].concat().try_into().unwrap();
         JobRequest::GuardSet { key, keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: Some(1), checked }
     };
-    for mut owed in [Owed::default(), Owed::of_many()] {
+    for mut owed in [UnreportedQuestions::default(), UnreportedQuestions::of_many()] {
         owed.add(guard_set(7, true));
         (0..113_800).for_each(|n| owed.add(guard_set(n, false)));
         assert!(!owed.is_too_many());
@@ -70,7 +70,7 @@ fn what_is_owed_is_reported_in_parts() {
         let key = [[0; 14].as_slice(), &n.to_be_bytes()].concat().try_into().unwrap();
         JobRequest::GuardSet { key, keep_ms: 1, ahead_ms: 0, reach_ms: 1, unix_ms: Some(1), checked }
     };
-    let mut owed = Owed::default();
+    let mut owed = UnreportedQuestions::default();
     (0..5_000).for_each(|n| owed.add(guard_set(n, false)));
     (0..100).for_each(|n| owed.add(guard_set(n, true)));
     let told = owed.clone();
@@ -86,13 +86,13 @@ fn what_is_owed_is_reported_in_parts() {
         owed.settle(&part);
     }
     assert_eq!(owed.requests().collect::<Vec<_>>(), [&guard_set(6_000, true)]);
-    assert_eq!(Owed::default().parts().count(), 1);
+    assert_eq!(UnreportedQuestions::default().parts().count(), 1);
 }
 
 /// A recorded first flight that comes again and again.
 #[test]
 fn the_same_question_is_owed_once() {
-    let mut owed = Owed::default();
+    let mut owed = UnreportedQuestions::default();
     (0..2 * MOST).for_each(|_| owed.add(redeem(1)));
     assert_eq!(owed.requests().count(), 1);
     assert!(!owed.is_too_many());
@@ -102,7 +102,7 @@ fn the_same_question_is_owed_once() {
 /// either.
 #[test]
 fn what_came_while_a_memory_was_begun_anew_is_owed_to_the_new_one() {
-    let mut owed = Owed::default();
+    let mut owed = UnreportedQuestions::default();
     (0..=MOST as u64).for_each(|counter| owed.add(redeem(counter + 1)));
     let told = owed.clone();
     let late = redeem(1 << 30);

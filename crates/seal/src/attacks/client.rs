@@ -2,11 +2,11 @@
 
 use super::{VICTIM, needs};
 use crate::client::failures::Failures;
-use crate::client::sent::{Again, Event, Sent, Then};
+use crate::client::sent::{Event, Sent, SentAgain, Then};
 use crate::client::trust::{AnsweredBy, KeySource, NamePolicy, Trust};
 use crate::defence::Defence;
 use crate::fixtures::{BOTH, COMPLETE};
-use crate::flight::{Answer, REJECT};
+use crate::flight::{REJECT, ServerAnswer};
 use firstflight_wire::Instant;
 
 const NOW: Instant = Instant::from_secs(5);
@@ -34,7 +34,7 @@ fn a_hidden_name_behind_a_forged_answer() {
         needs(Defence::Hidden, || {
             let mut sent = Sent::new(BOTH, VICTIM.bind(), b"h2", NamePolicy::Hidden, NOW);
             let then = sent.handle(event, NOW);
-            matches!(then, Then::Again(Again::SameConnection | Again::NewConnection))
+            matches!(then, Then::Again(SentAgain::SameConnection | SentAgain::NewConnection))
         });
     }
     needs(Defence::Hidden, || NamePolicy::Hidden.allows_clear());
@@ -94,6 +94,6 @@ fn only_one_reject() {
     for at in 0..4 {
         let mut other = REJECT;
         other[at] ^= 1;
-        assert!(!matches!(Answer::read(&other), Answer::Reject | Answer::More));
+        assert!(!matches!(ServerAnswer::read(&other), ServerAnswer::Reject | ServerAnswer::More));
     }
 }

@@ -210,9 +210,9 @@ fn a_copy_at_another_member_with_a_shared_table() {
 }
 
 /// A table whose store does not answer.
-struct Lost;
+struct LostStore;
 
-impl StrikeRegister for Lost {
+impl StrikeRegister for LostStore {
     fn test_and_set(&mut self, _: &Question, _: Instant) -> RegisterAnswer {
         RegisterAnswer::Unavailable
     }
@@ -235,20 +235,21 @@ fn a_copy_at_a_member_that_lost_the_store() {
     };
     let server = Server { client_certificates: false, several_tables: false };
     needs(Defence::StoreLost, || {
-        matches!(bound(COMPLETE).judge_with(&server, &clock(0), &mut Lost), Runs::Now(_))
+        matches!(bound(COMPLETE).judge_with(&server, &clock(0), &mut LostStore), Runs::Now(_))
     });
     needs(Defence::StoreLost, || {
         let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, VICTIM.bind(), true, clock(0).mono);
-        waiting.finished_with(&clock(0), &mut Lost) == Finished::Run
+        waiting.finished_with(&clock(0), &mut LostStore) == Finished::Run
     });
     // What was never able to run early needs no table, and replayable requests go on.
     let waiting = Waiting::new(Rid([1; 16]), NOW * 1000, COMPLETE, Bind::NONE, false, clock(0).mono);
-    assert_eq!(waiting.finished_with(&clock(0), &mut Lost), Finished::Run);
-    let Runs::AfterFinished(waiting, Why::NoTable) = bound(BOTH).judge_with(&server, &clock(0), &mut Lost)
+    assert_eq!(waiting.finished_with(&clock(0), &mut LostStore), Finished::Run);
+    let Runs::AfterFinished(waiting, Why::NoTable) =
+        bound(BOTH).judge_with(&server, &clock(0), &mut LostStore)
     else {
         panic!("early without an entry: as often as there are copies")
     };
-    assert_eq!(waiting.finished_with(&clock(0), &mut Lost), Finished::Run);
+    assert_eq!(waiting.finished_with(&clock(0), &mut LostStore), Finished::Run);
 }
 
 /// Many clients without blocks: those with blocks still have room.

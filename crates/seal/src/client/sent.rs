@@ -53,7 +53,7 @@ pub enum Event<'a> {
 
 /// How a request goes again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum SentAgain {
     /// On the same connection, with a new ClientHello in clear (7.2).
     SameConnection,
     /// On a new connection: sealed if 7.4 allows it, or in ordinary TLS.
@@ -69,8 +69,8 @@ pub enum Then {
     Continue,
     /// The request is done.
     Done,
-    /// Closes this connection (except for [`Again::SameConnection`]), and the request goes again by itself.
-    Again(Again),
+    /// Closes this connection (except for [`SentAgain::SameConnection`]), and the request goes again by itself.
+    Again(SentAgain),
     /// Closes, and reports that the execution is unknown.
     Unknown,
     /// Closes, and reports that the attempt failed. The request has not run.
@@ -144,9 +144,9 @@ impl Sent {
             _ if !may => Then::Unknown,
             _ if now >= self.ends && self.could_run_early() => Then::Unknown,
             _ if now >= self.ends => Then::Failed,
-            Event::Reject if !taken && self.hidden.allows_clear() => Then::Again(Again::SameConnection),
-            _ if self.hidden.allows_clear() => Then::Again(Again::NewConnection),
-            _ => Then::Again(Again::NewConnectionSealed),
+            Event::Reject if !taken && self.hidden.allows_clear() => Then::Again(SentAgain::SameConnection),
+            _ if self.hidden.allows_clear() => Then::Again(SentAgain::NewConnection),
+            _ => Then::Again(SentAgain::NewConnectionSealed),
         }
     }
 }

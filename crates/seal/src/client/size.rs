@@ -10,7 +10,7 @@ const STEP: usize = 256;
 
 /// The room for a flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct FlightRoom {
     syn: usize,
     followers: usize,
 }
@@ -32,7 +32,7 @@ impl Plan {
     }
 }
 
-impl Room {
+impl FlightRoom {
     /// A SYN on IP whose peer takes segments of `mss` bytes, with these bytes of TCP options beyond the fixed header and
     /// a block of `block` bytes with its padding (0 without a block). The whole flight must be in the SYN.
     #[must_use]

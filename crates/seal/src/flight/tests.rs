@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn any_bytes_in_any_pieces(bytes in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0usize..50, 1..5)) {
         let _ = pieces(&bytes, &cuts, true);
-        let _ = Answer::read(&bytes);
+        let _ = ServerAnswer::read(&bytes);
     }
 }
 

@@ -1,7 +1,7 @@
 //! May a request run before Finished (6.1 steps 5 and 8, 6.3)?
 
 use super::strike_register::{Question, RegisterAnswer, StrikeRegister, WINDOW_MS};
-use super::waiting::{Held, Waiting};
+use super::waiting::{EntryState, Waiting};
 use crate::bind::Bind;
 use crate::defence::{Defence, on};
 use crate::flight::{ENC, HEAD};
@@ -112,13 +112,13 @@ pub enum Runs {
 pub enum Judged {
     /// Decided.
     Runs(Runs),
-    /// Ask the table, and give the answer to [`Asked::answered`].
-    Ask(Asked),
+    /// Ask the table, and give the answer to [`EarlyCandidate::answered`].
+    Ask(EarlyCandidate),
 }
 
 /// A request that may run early if the strike register has no entry.
 #[derive(Debug)]
-pub struct Asked {
+pub struct EarlyCandidate {
     question: Question,
     waiting: Waiting,
     why: Why,
@@ -149,7 +149,7 @@ impl Request {
             Ok(why) => {
                 let with_block = self.has_block();
                 let (rid, t_ms, now_ms) = (self.rid, self.t_ms, clock.unix_ms);
-                Judged::Ask(Asked {
+                Judged::Ask(EarlyCandidate {
                     question: Question { rid, t_ms, now_ms, early: true, with_block },
                     waiting,
                     why,
@@ -209,7 +209,7 @@ impl Request {
     }
 }
 
-impl Asked {
+impl EarlyCandidate {
     /// The question.
     #[must_use]
     pub const fn question(&self) -> &Question {
@@ -224,12 +224,14 @@ impl Asked {
             RegisterAnswer::New => Runs::Now(why),
             RegisterAnswer::Seen => Runs::Close(Why::Seen),
             RegisterAnswer::Floor { set } => {
-                let held = if set { Held::Ours } else { Held::No };
+                let held = if set { EntryState::Ours } else { EntryState::No };
                 Runs::AfterFinished(waiting.held(held), Why::Floor)
             }
             RegisterAnswer::Full => Runs::AfterFinished(waiting, Why::Full),
             RegisterAnswer::Unavailable if !on(Defence::StoreLost) => Runs::Now(why),
-            RegisterAnswer::Unavailable => Runs::AfterFinished(waiting.held(Held::Unknown), Why::NoTable),
+            RegisterAnswer::Unavailable => {
+                Runs::AfterFinished(waiting.held(EntryState::Unknown), Why::NoTable)
+            }
         }
     }
 }

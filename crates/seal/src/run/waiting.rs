@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Whether the strike register has an entry already, which this connection made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum EntryState {
     No,
     Ours,
     /// It was asked for, and the store did not answer.
@@ -26,7 +26,7 @@ pub struct Waiting {
     is_bound: bool,
     /// Whether it came under an accepted block.
     with_block: bool,
-    held: Held,
+    held: EntryState,
     ends: Instant,
 }
 
@@ -59,12 +59,12 @@ impl Waiting {
             flags,
             is_bound: bind.is_bound(),
             with_block,
-            held: Held::No,
+            held: EntryState::No,
             ends: arrived + Self::WITHIN,
         }
     }
 
-    pub(crate) const fn held(self, held: Held) -> Self {
+    pub(crate) const fn held(self, held: EntryState) -> Self {
         Self { held, ..self }
     }
 
@@ -87,10 +87,10 @@ impl Waiting {
             return Finished::Close(None);
         }
         match self.held {
-            Held::Ours => Finished::Run,
+            EntryState::Ours => Finished::Run,
             // The entry may be its own: a store that is back may have it by now.
-            Held::Unknown if self.flags.replayable => Finished::Run,
-            Held::No | Held::Unknown => {
+            EntryState::Unknown if self.flags.replayable => Finished::Run,
+            EntryState::No | EntryState::Unknown => {
                 let (rid, t_ms, now_ms) = (self.rid, self.t_ms, clock.unix_ms);
                 Finished::Ask(Question { rid, t_ms, now_ms, early: false, with_block: self.with_block })
             }

@@ -5,12 +5,12 @@ use crate::asap::state::{Certificate, DirectCopy, Vouched};
 use crate::env::Env;
 use crate::event::JobId;
 use crate::flows::Flows;
-use crate::flows::slot::Shown;
+use crate::flows::slot::ShownCertificate;
 use crate::flows::table::Table;
 use crate::server::Server;
 use crate::server::admission::Handshake;
 use crate::server::children::Budget;
-use crate::server::listeners::Room;
+use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Server {
         let clock = flows.env.clock_at(now);
         let listener = self.deferred.get(id).and_then(|deferred| self.listeners.get(deferred.listener));
         let Some(listener) = listener else { return };
-        if self.deferred.is_relayed(id) && !Room::of(listener, flows, now).takes_relayed() {
+        if self.deferred.is_relayed(id) && !ListenerRoom::of(listener, flows, now).takes_relayed() {
             drop(self.deferred.take(id));
             flows.env.journal.counters.relayed_dropped += 1;
             return;
@@ -168,7 +168,7 @@ impl Server {
             DirectCopy { request_id, more }
         });
         if let Some(slot) = table.slots.get_mut(child) {
-            slot.shown = Shown::Certificate;
+            slot.shown = ShownCertificate::Certificate;
             let (block, signed_len) = (candidate.block(), candidate.signed_len());
             self.asap.certified.insert(child, Vouched { block, signed_len, ends, direct, proved: false });
         }

@@ -16,7 +16,7 @@ use crate::config::{Certified, ConnectConfig};
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Fallback, Owner, PendingConnect, SentAsapOption, Side};
+use crate::flows::slot::{Beginning, Fallback, OpeningSide, Owner, PendingConnect, SentAsapOption};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -182,7 +182,7 @@ impl Client {
         let index = flows.insert(Some(&tcp), with, |slot, pool| {
             taken = slot.conn.open_active(plan, data.bytes, pool);
             slot.pending = Some(Box::new(pending));
-            slot.side = Side::Client;
+            slot.side = OpeningSide::Client;
         });
         let slot = flows.table.slots.get(index).ok_or(ConnectError::TooManyConnections)?;
         let mut segment = alloc::vec![0; 60 + BLOCK_LEN + carried.len()];

@@ -76,7 +76,7 @@ pub(crate) fn why_plain(withheld: Option<Reason>, room: usize, data: &[u8]) -> O
 
 /// What a SYN-ACK to an ASAP option means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct SynAckMeaning {
     pub resolution: Resolution,
     pub outcome: Outcome,
     /// Whether the server understands ASAP, if the answer says so.
@@ -86,7 +86,7 @@ pub(crate) struct Answer {
 }
 
 /// Reads the answer to `sent`, row by row of the specification's table.
-pub(crate) fn read(sent: &SentAsapOption, report: &SynAckReport, segment: &Segment<'_>) -> Answer {
+pub(crate) fn read(sent: &SentAsapOption, report: &SynAckReport, segment: &Segment<'_>) -> SynAckMeaning {
     let reply = segment.options.asap().and_then(Reply::parse);
     // Only the first SYN carries an ASAP option. If it has a reply, that SYN was not lost.
     let first_lost = report.first_lost && reply.is_none();
@@ -97,10 +97,10 @@ pub(crate) fn read(sent: &SentAsapOption, report: &SynAckReport, segment: &Segme
             // A missing reply says nothing if the probe was lost or not repeated.
             let capable = (capable || !report.retransmitted).then_some(capable);
             let outcome = Outcome::Handshake(if report.refused { Reason::SynRefused } else { reason });
-            return Answer { resolution: Resolution::DataRefused, outcome, capable, first_lost };
+            return SynAckMeaning { resolution: Resolution::DataRefused, outcome, capable, first_lost };
         }
     };
-    let answer = |resolution, outcome, capable| Answer { resolution, outcome, capable, first_lost };
+    let answer = |resolution, outcome, capable| SynAckMeaning { resolution, outcome, capable, first_lost };
     let handshake = |reason, capable| answer(Resolution::DataRefused, Outcome::Handshake(reason), capable);
     let abort = |reason| answer(Resolution::Abort, Outcome::Handshake(reason), Some(false));
     let ours = |reply: &Reply| reply.tag == tag;

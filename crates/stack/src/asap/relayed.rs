@@ -9,7 +9,7 @@ use crate::asap::state::Returned;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::listeners::Room;
+use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::asap::ReplyKey;
@@ -63,7 +63,7 @@ impl Server {
             || self.deferred.find(&key).is_some();
         let index = self.listeners.find(&key).filter(|_| !taken)?;
         // This is checked again before the request is used up.
-        if !Room::of(self.listeners.at(index)?, flows, now).takes_relayed() {
+        if !ListenerRoom::of(self.listeners.at(index)?, flows, now).takes_relayed() {
             return None;
         }
         let syn = Syn { listener: index, key, hash, segment: &segment, above: None, now };

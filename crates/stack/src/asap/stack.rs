@@ -7,7 +7,7 @@ use crate::asap::relayed::RelayedFlight;
 use crate::client::connect::ConnectError;
 use crate::config::ConnectConfig;
 use crate::event::{ConnId, ListenerId};
-use crate::flows::slot::Shown;
+use crate::flows::slot::ShownCertificate;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 use firstflight_credential::asap::{AcceptedBlock, ReplyKey, TrustStore, Verified};
@@ -52,7 +52,7 @@ impl Stack {
     /// data its signature covers; `None` if it came without, or the connection is gone.
     #[must_use]
     pub fn accepted_block(&self, id: ConnId) -> Option<(AcceptedBlock, u32)> {
-        self.flows.table.slot(id).filter(|slot| slot.shown != Shown::Nothing)?;
+        self.flows.table.slot(id).filter(|slot| slot.shown != ShownCertificate::Nothing)?;
         self.server.accepted_block(id.index)
     }
 

@@ -3,7 +3,7 @@
 
 use crate::Stack;
 use crate::asap::state::VerifierMessage;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use core::net::{IpAddr, SocketAddr};
 use firstflight_wire::asap::message::is_for_verifier;
@@ -49,7 +49,7 @@ impl Stack {
         let for_verifier = datagram.dst_port == port && is_for_verifier(datagram.payload);
         let Some(waiting) = self.server.asap.messages.as_mut().filter(|_| for_verifier) else {
             if env.concerns_us(src, dst) {
-                env.journal.drop_packet(Drop::NotCarried);
+                env.journal.drop_packet(PacketDrop::NotCarried);
             }
             return;
         };
@@ -58,7 +58,7 @@ impl Stack {
             return;
         }
         if waiting.len() >= WAITING {
-            return env.journal.drop_packet(Drop::VerifierQueueFull);
+            return env.journal.drop_packet(PacketDrop::VerifierQueueFull);
         }
         let client = SocketAddr::new(src, datagram.src_port);
         waiting.push_back(VerifierMessage { client, local: dst, bytes: datagram.payload.into() });

@@ -7,7 +7,7 @@ use crate::env::Env;
 use crate::event::ConnId;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Owner, Side};
+use crate::flows::slot::{Beginning, OpeningSide, Owner};
 use core::fmt;
 use core::hint::cold_path;
 use core::net::SocketAddr;
@@ -110,7 +110,7 @@ impl Client {
             |slot, pool| {
                 taken = slot.conn.open_active(plan, data, pool);
                 slot.pending = pending;
-                slot.side = Side::Client;
+                slot.side = OpeningSide::Client;
             },
         );
         self.plan_fallback(&mut flows.table, index, config, data.get(..taken).unwrap_or_default(), now);

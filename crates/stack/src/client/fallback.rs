@@ -25,7 +25,7 @@ use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Eager, Owner, SentAsapOption, Side};
+use crate::flows::slot::{Beginning, Eager, OpeningSide, Owner, SentAsapOption};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -246,7 +246,7 @@ impl Client {
         let with = Beginning { ends, key: &key, hash, owner, outcome: Outcome::Undecided, now };
         let second_attempt = flows.insert(Some(&tcp), with, |slot, pool| {
             slot.conn.open_active(SynPlan::default(), &[], pool);
-            slot.side = Side::Client;
+            slot.side = OpeningSide::Client;
         });
         if let Some(pending) = flows.table.slots.get_mut(index).and_then(|slot| slot.pending.as_mut()) {
             pending.fallback.second_attempt = Some(second_attempt);

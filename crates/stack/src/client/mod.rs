@@ -12,12 +12,14 @@ use crate::config::{Certified, Config, ConnectConfig};
 use crate::env::Env;
 use crate::flow::{FlowKey, default_mss};
 use crate::flows::Flows;
-use crate::flows::slot::{Fallback, PendingConnect, SentAsapOption, Shown, Slot};
+use crate::flows::slot::{Fallback, PendingConnect, SentAsapOption, ShownCertificate, Slot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
-use firstflight_credential::store::Answer;
-use firstflight_credential::{CredentialStore, Entry, Learnt, NetworkId, Outcome, Permission, Reason};
+use firstflight_credential::store::CookieAnswer;
+use firstflight_credential::{
+    CredentialStore, Entry, LearntOfServer, NetworkId, Outcome, Permission, Reason,
+};
 use firstflight_tcp::rtt::INITIAL_RTO;
 use firstflight_tcp::{Disposition, DropReason, Resolution, StateName, SynAckReport, SynPlan};
 use firstflight_wire::asap::{BLOCK_LEN, Hint, Reply};
@@ -62,12 +64,12 @@ impl Client {
     }
 
     /// What the clients of other shards must know.
-    pub(crate) fn poll_learnt(&mut self) -> Option<Learnt> {
+    pub(crate) fn poll_learnt(&mut self) -> Option<LearntOfServer> {
         self.credentials.poll_learnt()
     }
 
     /// Takes what the client of another shard learnt.
-    pub(crate) fn repeat(&mut self, learnt: Learnt) {
+    pub(crate) fn repeat(&mut self, learnt: LearntOfServer) {
         self.credentials.repeat(learnt);
     }
 
@@ -148,7 +150,7 @@ impl Client {
             && let Some(unused) = pending.cookie.take()
         {
             // `prospect` has taken a cookie for one use out of the store. This puts it back.
-            self.credentials.note_answer(network, server, &unused, Answer::Unclear, None, now);
+            self.credentials.note_answer(network, server, &unused, CookieAnswer::Unclear, None, now);
         }
         pending.asap_option = None;
         let cookie = pending.cookie.as_ref();
@@ -286,9 +288,9 @@ impl Client {
         };
         slot.outcome = outcome;
         slot.shown = match pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
-            true if outcome == Outcome::Accepted && is_proved(segment) => Shown::ByFront,
-            true => Shown::Certificate,
-            false => Shown::Nothing,
+            true if outcome == Outcome::Accepted && is_proved(segment) => ShownCertificate::ByFront,
+            true => ShownCertificate::Certificate,
+            false => ShownCertificate::Nothing,
         };
         let (sent, slow) = (slot.conn.first_syn_sent(), slot.conn.plain_syn_is_slow(now));
         let passed = sent.filter(|_| outcome.is_accepted());
@@ -389,7 +391,7 @@ impl Client {
         &mut self,
         flows: &mut Flows,
         index: u32,
-        answer: option::Answer,
+        answer: option::SynAckMeaning,
         segment: &Segment<'_>,
         now: Instant,
     ) -> Disposition {
@@ -477,11 +479,13 @@ fn judge(report: &SynAckReport, with_cookie: bool, granted: bool, plain: Option<
 }
 
 /// What a SYN-ACK says about the cookie.
-const fn answer_to(report: &SynAckReport) -> Answer {
+const fn answer_to(report: &SynAckReport) -> CookieAnswer {
     match (report.carried, report.acked) {
-        (0, _) => Answer::Unclear,
-        (_, 0) if report.first_lost || report.met_old || report.refused || report.too_big => Answer::Unclear,
-        (_, 0) => Answer::Refused,
-        _ => Answer::Accepted,
+        (0, _) => CookieAnswer::Unclear,
+        (_, 0) if report.first_lost || report.met_old || report.refused || report.too_big => {
+            CookieAnswer::Unclear
+        }
+        (_, 0) => CookieAnswer::Refused,
+        _ => CookieAnswer::Accepted,
     }
 }

@@ -4,9 +4,9 @@ use crate::client::{Client, Other};
 use crate::config::Config;
 use crate::event::ConnId;
 use crate::flows::Flows;
-use crate::flows::slot::{Marks, Owner, Slot, Stage};
+use crate::flows::slot::{Owner, Slot, SlotMarks, SlotStage};
 use core::time::Duration;
-use firstflight_credential::store::Answer;
+use firstflight_credential::store::CookieAnswer;
 use firstflight_credential::{Outcome, Reason};
 use firstflight_tcp::CloseReason;
 use firstflight_wire::Instant;
@@ -26,7 +26,7 @@ impl Client {
         if let Some(mss) = slot.conn.narrowed_mss().filter(|_| slot.is_client()) {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
-        if slot.marks.has(Marks::PATH_TOLD) {
+        if slot.marks.has(SlotMarks::PATH_TOLD) {
             return other;
         }
         if unlikely(slot.pending.as_ref().is_some_and(|pending| pending.first_rtt)) {
@@ -34,7 +34,7 @@ impl Client {
         }
         // An answer on another network says nothing about this one.
         let here = succeeded && slot.pending.as_ref().is_some_and(|pending| pending.network == network);
-        match slot.conn.rtt().filter(|_| slot.stage == Stage::Mapped) {
+        match slot.conn.rtt().filter(|_| slot.stage == SlotStage::Mapped) {
             Some((srtt, rttvar)) if here => {
                 self.credentials.learn_visit(network, server, srtt, rttvar, now);
                 return other;
@@ -119,7 +119,7 @@ impl Client {
     /// A connection that asked for a first flight reports more when it is over, and its round-trip time is known from
     /// its SYN-ACK on.
     fn tell_path(&mut self, config: &Config, slot: &mut Slot, now: Instant) {
-        if slot.stage == Stage::Ended {
+        if slot.stage == SlotStage::Ended {
             return;
         }
         let (network, server) = (config.network_of(&slot.key), slot.key.remote_ip());
@@ -127,7 +127,7 @@ impl Client {
             self.credentials.learn_path_mss(network, server, mss, now);
         }
         if let (None, Some((srtt, rttvar))) = (&slot.pending, slot.conn.rtt()) {
-            slot.marks.set(Marks::PATH_TOLD);
+            slot.marks.set(SlotMarks::PATH_TOLD);
             self.credentials.learn_rtt(network, server, srtt, rttvar, now);
         }
     }
@@ -163,7 +163,7 @@ impl Client {
         pending.awaited = false;
         if let Some(used) = pending.cookie.take() {
             let (network, server) = (pending.network, slot.key.remote_ip());
-            self.credentials.note_answer(network, server, &used, Answer::Unclear, None, now);
+            self.credentials.note_answer(network, server, &used, CookieAnswer::Unclear, None, now);
         }
     }
 }

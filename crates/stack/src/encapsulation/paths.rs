@@ -52,7 +52,7 @@ pub(crate) struct Paths {
     /// By connection (index), at most one for each.
     pub checks: BTreeMap<u32, Check>,
     pub turns: VecDeque<Turns>,
-    pub again: VecDeque<Again>,
+    pub again: VecDeque<AskAgain>,
     /// Connections in TIME-WAIT, found without the client's UDP port.
     pub closed: TimeWaitTable,
 }
@@ -135,18 +135,18 @@ impl Check {
     }
 
     /// What a response with `bits` from `port` shows about a connection whose port is `current`.
-    pub(crate) fn judge(&self, port: u16, bits: u64, current: u16) -> Option<Answer> {
+    pub(crate) fn judge(&self, port: u16, bits: u64, current: u16) -> Option<PathAnswer> {
         if (port, bits) == (current, self.own) {
-            return Some(Answer::Stays);
+            return Some(PathAnswer::Stays);
         }
         let before = self.previous.iter().position(|previous| (previous.port, previous.bits) == (port, bits));
         let asked = self.asked == Some((port, bits));
-        before.map(Answer::Returns).or(asked.then_some(Answer::Moves))
+        before.map(PathAnswer::Returns).or(asked.then_some(PathAnswer::Moves))
     }
 }
 
 /// What a response means.
-pub(crate) enum Answer {
+pub(crate) enum PathAnswer {
     /// The connection's own port works, so what came from another port was not the client's.
     Stays,
     /// A previous port works (its index): the move was wrong, or the client is back.
@@ -157,7 +157,7 @@ pub(crate) enum Answer {
 
 /// A connection (index) that has moved: the oldest port that it had lately is asked again.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct AskAgain {
     pub index: u32,
     pub moved: Instant,
     pub at: Instant,
@@ -292,7 +292,7 @@ impl Paths {
     /// Connection `index` has moved: the oldest port that it had lately is asked again for a while.
     pub(crate) fn ask_again(&mut self, index: u32, now: Instant) {
         self.again.retain(|again| again.index != index);
-        let again = Again { index, moved: now, at: now + AGAIN[0], round: 0 };
+        let again = AskAgain { index, moved: now, at: now + AGAIN[0], round: 0 };
         if self.again.len() < WAITING {
             return self.again.push_back(again);
         }

@@ -4,9 +4,9 @@
 //! This concerns only connections that clients opened in UDP. A segment of a known flow does not run this code.
 
 use crate::encapsulation::paths::{
-    AGAIN, Answer, Check, GAP, PREVIOUS_PORTS, PreviousPort, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
+    AGAIN, Check, GAP, PREVIOUS_PORTS, PathAnswer, PreviousPort, RETURN, ROUNDS, SETTLE, TURN, TURNS_APART,
 };
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::Slot;
@@ -58,7 +58,7 @@ impl Flows {
         }
         let taken = searched || self.check_port(index, key.outer_remote(), true, now);
         if taken {
-            self.env.journal.drop_packet(Drop::UncheckedPath);
+            self.env.journal.drop_packet(PacketDrop::UncheckedPath);
         }
         taken
     }
@@ -210,12 +210,12 @@ impl Flows {
         };
         match answer {
             // Previous ports are still believed: the connection's own port may be an attacker's.
-            Answer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
-            Answer::Returns(before) => {
+            PathAnswer::Stays => (check.asked, check.stays) = (None, Some(now + SETTLE)),
+            PathAnswer::Returns(before) => {
                 (check.asked, check.stays) = (None, Some(now + SETTLE));
                 check.previous.truncate(before);
             }
-            Answer::Moves => {
+            PathAnswer::Moves => {
                 // The older ones stay: the newer may all be a thief's.
                 check.previous.truncate(PREVIOUS_PORTS - 1);
                 check.previous.push(PreviousPort {
@@ -229,7 +229,7 @@ impl Flows {
         }
         check.own = spent;
         if port != current {
-            let returns = matches!(answer, Answer::Returns(_));
+            let returns = matches!(answer, PathAnswer::Returns(_));
             self.move_connection(index, key, returns, now);
         }
     }

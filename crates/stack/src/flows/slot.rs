@@ -36,7 +36,7 @@ pub(crate) enum Owner {
 
 /// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Side {
+pub(crate) enum OpeningSide {
     /// This stack did, as a client.
     Client,
     /// The peer did.
@@ -46,7 +46,7 @@ pub(crate) enum Side {
 
 /// Whether a connection can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Stage {
+pub(crate) enum SlotStage {
     /// It is in the flow table.
     Mapped,
     /// It is over, and out of the table.
@@ -56,7 +56,7 @@ pub(crate) enum Stage {
 
 /// The certificate of a first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Shown {
+pub(crate) enum ShownCertificate {
     /// It had none.
     #[default]
     Nothing,
@@ -76,9 +76,9 @@ pub(crate) enum InQueue {
 
 /// A set of what is to be done for a connection, and of what was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Marks(u8);
+pub(crate) struct SlotMarks(u8);
 
-impl Marks {
+impl SlotMarks {
     /// It waits for memory, see `stack/shortage.rs`.
     pub(crate) const STARVED: Self = Self(1);
     /// Its outcome is in the counters.
@@ -229,21 +229,21 @@ pub(crate) struct Slot {
     /// The four-tuple's hash in the flow table.
     pub hash: u64,
     /// Which side opened it.
-    pub side: Side,
+    pub side: OpeningSide,
     /// Whether it is in the flow table.
-    pub stage: Stage,
+    pub stage: SlotStage,
     /// Who owns it.
     pub owner: Owner,
     /// What became of its first flight.
     pub outcome: Outcome,
     /// With which certificate its first flight was sent or received.
-    pub shown: Shown,
+    pub shown: ShownCertificate,
     /// Whether it waits for its turn to send.
     pub turn: InQueue,
     /// Whether it waits for the application to take its event.
     pub event: InQueue,
     /// What is to be done for it, and what was.
-    pub marks: Marks,
+    pub marks: SlotMarks,
     /// The pending connect of a client's connection whose SYN asked for more than an ordinary handshake.
     pub pending: Option<Box<PendingConnect>>,
     /// Its permit among the listener's pending first flights.
@@ -287,7 +287,8 @@ impl Slot {
         *permit = None;
         *network_error = None;
         *pair = None;
-        (*side, *stage, *shown, *marks) = (Side::Server, Stage::Mapped, Shown::Nothing, Marks::default());
+        (*side, *stage, *shown, *marks) =
+            (OpeningSide::Server, SlotStage::Mapped, ShownCertificate::Nothing, SlotMarks::default());
         (*turn, *event, *ready) = (InQueue::No, InQueue::No, Readiness::default());
     }
 
@@ -302,7 +303,7 @@ impl Slot {
     /// Whether this stack opened it.
     #[inline]
     pub(crate) fn is_client(&self) -> bool {
-        self.side == Side::Client
+        self.side == OpeningSide::Client
     }
 
     /// When data last left for a peer that has not acknowledged everything, or `None`.
@@ -341,7 +342,7 @@ impl Slot {
             self.turn = InQueue::Yes;
             outbox.queue(index);
         }
-        let decided = !self.marks.has(Marks::COUNTED) && self.outcome != Outcome::Undecided;
+        let decided = !self.marks.has(SlotMarks::COUNTED) && self.outcome != Outcome::Undecided;
         decided || self.conn.has_readiness() || tracing
     }
 }

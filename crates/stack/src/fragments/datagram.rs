@@ -1,6 +1,6 @@
 //! One packet of which fragments are missing.
 
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use alloc::vec;
 use alloc::vec::Vec;
 use firstflight_wire::Instant;
@@ -8,7 +8,7 @@ use firstflight_wire::ip::{Ecn, Fragment, Header, Protocol};
 
 /// Where a fragment lies in the payload, bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct FragmentSpan {
     start: u16,
     end: u16,
     /// Where its payload begins in [`Datagram::bytes`].
@@ -17,7 +17,7 @@ pub(super) struct Part {
 
 /// What the first fragment says about the whole packet.
 #[derive(Debug, Clone, Copy)]
-struct First {
+struct FirstFragment {
     next: Protocol,
     hop_limit: u8,
     ecn: Ecn,
@@ -30,8 +30,8 @@ pub(super) struct Datagram {
     /// The payloads of the fragments, in the order of their arrival, so that gaps need no memory.
     bytes: Vec<u8>,
     /// In the order of their offsets; none overlaps another.
-    parts: Vec<Part>,
-    first: Option<First>,
+    parts: Vec<FragmentSpan>,
+    first: Option<FirstFragment>,
     /// Length of the whole payload, once the last fragment has arrived.
     total: Option<u16>,
     received: u16,
@@ -60,7 +60,7 @@ impl Datagram {
 
     /// Bytes on the heap, without the struct itself.
     pub(super) fn heap(&self) -> usize {
-        self.bytes.capacity() + self.parts.capacity() * size_of::<Part>()
+        self.bytes.capacity() + self.parts.capacity() * size_of::<FragmentSpan>()
     }
 
     /// Length of the whole packet if it ends with this fragment, bytes.
@@ -69,21 +69,21 @@ impl Datagram {
     }
 
     /// Adds a fragment; true if the packet is complete. At most `most` fragments are taken.
-    pub(super) fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, Drop> {
+    pub(super) fn add(&mut self, fragment: &Fragment<'_>, most: usize) -> Result<bool, PacketDrop> {
         if self.ended {
-            return Err(Drop::FragmentOverlap);
+            return Err(PacketDrop::FragmentOverlap);
         }
         let (start, end) = (fragment.offset, fragment.end() as u16);
         let at = self.parts.partition_point(|part| part.start < start);
         if self.is_duplicate(at, fragment) {
-            return Err(Drop::FragmentDuplicate);
+            return Err(PacketDrop::FragmentDuplicate);
         }
         let refused = if self.contradicts(at, start, end, fragment.more) {
-            Some(Drop::FragmentOverlap)
+            Some(PacketDrop::FragmentOverlap)
         } else if self.mixes(fragment.ecn) {
-            Some(Drop::FragmentEcn)
+            Some(PacketDrop::FragmentEcn)
         } else if self.parts.len() >= most {
-            Some(Drop::TooManyFragments)
+            Some(PacketDrop::TooManyFragments)
         } else {
             None
         };
@@ -91,7 +91,7 @@ impl Datagram {
             self.end();
             return Err(reason);
         }
-        let part = Part { start, end, at: self.received };
+        let part = FragmentSpan { start, end, at: self.received };
         self.bytes.reserve_exact(fragment.payload.len());
         self.bytes.extend_from_slice(fragment.payload);
         self.parts.insert(at, part);
@@ -102,7 +102,7 @@ impl Datagram {
         }
         if start == 0 {
             let Fragment { next, hop_limit, ecn, .. } = *fragment;
-            self.first = Some(First { next, hop_limit, ecn });
+            self.first = Some(FirstFragment { next, hop_limit, ecn });
         }
         Ok(self.total == Some(self.received))
     }
@@ -136,7 +136,7 @@ impl Datagram {
     }
 
     /// The bytes of a fragment.
-    fn kept(&self, part: &Part) -> Option<&[u8]> {
+    fn kept(&self, part: &FragmentSpan) -> Option<&[u8]> {
         self.bytes.get(usize::from(part.at)..)?.get(..usize::from(part.end - part.start))
     }
 
@@ -149,7 +149,7 @@ impl Datagram {
     /// The whole packet with a new header, without IP options and without the extension headers that stood in front of
     /// the Fragment header. Those were checked when the fragments arrived.
     pub(super) fn finish(self, of: &Fragment<'_>) -> Option<Vec<u8>> {
-        let First { next, hop_limit, ecn } = self.first?;
+        let FirstFragment { next, hop_limit, ecn } = self.first?;
         // RFC 3168 §5.3: one mark marks the packet.
         let ecn = if self.marks & 1 << Ecn::Ce.bits() != 0 { Ecn::Ce } else { ecn };
         let header = Header {

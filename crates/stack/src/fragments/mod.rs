@@ -9,7 +9,7 @@ mod table;
 mod tests;
 
 use crate::addresses::is_mapped;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::journal::counters::Counters;
 use crate::random::Random;
 use alloc::boxed::Box;
@@ -104,12 +104,12 @@ impl Fragments {
         now: Instant,
         random: &mut Random,
         counters: &mut Counters,
-    ) -> Option<Result<Vec<u8>, Drop>> {
+    ) -> Option<Result<Vec<u8>, PacketDrop>> {
         if !rules.takes(fragment) {
-            return Some(Err(Drop::Protocol));
+            return Some(Err(PacketDrop::Protocol));
         }
         if datagram::Datagram::reach(fragment) > rules.mtu.max(LEAST_LONGEST) {
-            return Some(Err(Drop::FragmentTooLong));
+            return Some(Err(PacketDrop::FragmentTooLong));
         }
         let table = self.table.get_or_insert_with(|| Box::new(Table::new(random.next_u64())));
         let whole = table.handle(fragment, &rules.limits, now);
@@ -151,17 +151,17 @@ impl Rules {
     ///
     /// # Errors
     /// Why the packet is dropped.
-    pub(crate) fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, Drop> {
+    pub(crate) fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, PacketDrop> {
         if self.limits.bytes == 0 {
-            return Err(Drop::FragmentsOff);
+            return Err(PacketDrop::FragmentsOff);
         }
         let fragment = Fragment::parse(packet).map_err(|error| match error {
-            ParseError::BadFragment => Drop::BadFragment,
-            _ => Drop::BadIp,
+            ParseError::BadFragment => PacketDrop::BadFragment,
+            _ => PacketDrop::BadIp,
         })?;
         let mapped = |ip| matches!(ip, IpAddr::V6(ip) if is_mapped(ip));
         if mapped(fragment.src) || mapped(fragment.dst) {
-            return Err(Drop::BadSource);
+            return Err(PacketDrop::BadSource);
         }
         Ok(fragment)
     }

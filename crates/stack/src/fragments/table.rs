@@ -2,7 +2,7 @@
 
 use super::FragmentLimits;
 use super::datagram::Datagram;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flows::slab::Slab;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -192,7 +192,7 @@ impl Table {
         fragment: &Fragment<'_>,
         limits: &FragmentLimits,
         now: Instant,
-    ) -> Result<Option<Vec<u8>>, Drop> {
+    ) -> Result<Option<Vec<u8>>, PacketDrop> {
         let key = Key::of(fragment);
         let hash = self.hasher.hash_one(key);
         let found = self.index.find(hash, |at| self.entries.get(*at).is_some_and(|e| e.key == key)).copied();

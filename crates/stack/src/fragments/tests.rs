@@ -40,7 +40,7 @@ impl Bench {
         Self { table: Table::new(7), limits, now: START }
     }
 
-    fn take(&mut self, fragment: &Fragment<'_>) -> Result<Option<Vec<u8>>, Drop> {
+    fn take(&mut self, fragment: &Fragment<'_>) -> Result<Option<Vec<u8>>, PacketDrop> {
         let result = self.table.handle(fragment, &self.limits, self.now);
         self.table.check();
         assert!(self.table.bytes() <= self.limits.bytes);
@@ -62,7 +62,7 @@ impl Bench {
     }
 
     #[track_caller]
-    fn refuses(&mut self, fragment: &Fragment<'_>, reason: Drop) {
+    fn refuses(&mut self, fragment: &Fragment<'_>, reason: PacketDrop) {
         assert_eq!(self.take(fragment), Err(reason));
     }
 }
@@ -120,11 +120,11 @@ fn copies_are_dropped_and_overlaps_end_the_packet() {
     for overlap in overlaps {
         let mut bench = bench();
         bench.waits(&first);
-        bench.refuses(&first, Drop::FragmentDuplicate);
-        bench.refuses(&overlap, Drop::FragmentOverlap);
+        bench.refuses(&first, PacketDrop::FragmentDuplicate);
+        bench.refuses(&overlap, PacketDrop::FragmentOverlap);
         // Later fragments are dropped too, until the lifetime of the packet is over.
         for late in [part(1, 0, true, &[1; 8]), first, part(1, 24, false, &[1; 8])] {
-            bench.refuses(&late, Drop::FragmentOverlap);
+            bench.refuses(&late, PacketDrop::FragmentOverlap);
         }
         bench.now = START + bench.limits.lifetime;
         assert_eq!(bench.table.expire(bench.now), 1);
@@ -137,12 +137,12 @@ fn two_ends_contradict_each_other() {
     let mut bench = bench();
     let last = part(1, 16, false, &[1; 8]);
     bench.waits(&last);
-    bench.refuses(&last, Drop::FragmentDuplicate);
-    bench.refuses(&part(1, 8, false, &[1; 8]), Drop::FragmentOverlap);
+    bench.refuses(&last, PacketDrop::FragmentDuplicate);
+    bench.refuses(&part(1, 8, false, &[1; 8]), PacketDrop::FragmentOverlap);
     bench.waits(&part(2, 16, false, &[1; 8]));
-    bench.refuses(&part(2, 24, true, &[1; 8]), Drop::FragmentOverlap);
+    bench.refuses(&part(2, 24, true, &[1; 8]), PacketDrop::FragmentOverlap);
     bench.waits(&part(3, 16, true, &[1; 8]));
-    bench.refuses(&part(3, 8, false, &[1; 8]), Drop::FragmentOverlap);
+    bench.refuses(&part(3, 8, false, &[1; 8]), PacketDrop::FragmentOverlap);
 }
 
 /// RFC 3168 §5.3.
@@ -150,7 +150,7 @@ fn two_ends_contradict_each_other() {
 fn one_mark_marks_the_packet() {
     let with = |fragment, ecn| Fragment { ecn, ..fragment };
     let (first, last) = (part(1, 0, true, &[1; 8]), part(1, 8, false, &[1; 8]));
-    let check = |a, b, whole: Result<Ecn, Drop>| {
+    let check = |a, b, whole: Result<Ecn, PacketDrop>| {
         let mut bench = bench();
         bench.waits(&with(first, a));
         let got = bench.take(&with(last, b));
@@ -161,7 +161,7 @@ fn one_mark_marks_the_packet() {
         check(a, a, Ok(a));
         for b in all.into_iter().filter(|b| *b != a) {
             let whole = match (a, b) {
-                (Ecn::NotEct, _) | (_, Ecn::NotEct) => Err(Drop::FragmentEcn),
+                (Ecn::NotEct, _) | (_, Ecn::NotEct) => Err(PacketDrop::FragmentEcn),
                 (Ecn::Ce, _) | (_, Ecn::Ce) => Ok(Ecn::Ce),
                 _ => Ok(a),
             };
@@ -176,8 +176,8 @@ fn a_packet_has_a_bounded_number_of_fragments() {
     for n in 0..64 {
         bench.waits(&part(1, n * 8, true, &[1; 8]));
     }
-    bench.refuses(&part(1, 64 * 8, false, &[1; 8]), Drop::TooManyFragments);
-    bench.refuses(&part(1, 0, true, &[1; 8]), Drop::FragmentOverlap);
+    bench.refuses(&part(1, 64 * 8, false, &[1; 8]), PacketDrop::TooManyFragments);
+    bench.refuses(&part(1, 0, true, &[1; 8]), PacketDrop::FragmentOverlap);
     // The smallest MTU that is legal, 68 bytes: 1,480 bytes in pieces of 48.
     for n in 0..30 {
         bench.waits(&part(2, n * 48, true, &[1; 48]));
@@ -274,13 +274,13 @@ struct Model {
 }
 
 impl Model {
-    fn take(&mut self, offset: u16, more: bool, payload: &[u8]) -> Result<Option<Vec<u8>>, Drop> {
+    fn take(&mut self, offset: u16, more: bool, payload: &[u8]) -> Result<Option<Vec<u8>>, PacketDrop> {
         let part = (offset, more, payload.to_vec());
         if self.dead {
-            return Err(Drop::FragmentOverlap);
+            return Err(PacketDrop::FragmentOverlap);
         }
         if self.parts.contains(&part) {
-            return Err(Drop::FragmentDuplicate);
+            return Err(PacketDrop::FragmentDuplicate);
         }
         let end = offset + payload.len() as u16;
         let farthest = self.bytes.last_key_value().map_or(0, |(at, _)| at + 1);
@@ -288,7 +288,7 @@ impl Model {
         let beyond = self.end.is_some_and(|known| end > known || (!more && end != known));
         if covered || beyond || (!more && end < farthest) {
             self.dead = true;
-            return Err(Drop::FragmentOverlap);
+            return Err(PacketDrop::FragmentOverlap);
         }
         self.bytes.extend((offset..end).zip(payload.iter().map(|byte| (*byte, offset))));
         self.parts.push(part);

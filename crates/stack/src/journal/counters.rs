@@ -1,6 +1,6 @@
 //! Counters of one stack.
 
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use core::ops::AddAssign;
 use firstflight_credential::{Outcome, Reason};
 
@@ -88,25 +88,25 @@ pub struct Counters {
     /// What became of the first flights of a listener's children.
     pub server: Outcomes,
     /// Packets that never reached a connection: see [`Counters::dropped`].
-    drops: [u64; Drop::ALL.len()],
+    drops: [u64; PacketDrop::ALL.len()],
 }
 
 impl Counters {
     /// Packets dropped for `reason`.
     #[must_use]
-    pub fn dropped(&self, reason: Drop) -> u64 {
+    pub fn dropped(&self, reason: PacketDrop) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or_default()
     }
 
-    pub(crate) fn drop(&mut self, reason: Drop) {
+    pub(crate) fn drop(&mut self, reason: PacketDrop) {
         if let Some(n) = self.drops.get_mut(reason as usize) {
             *n += 1;
         }
     }
 
     /// Every reason, with the packets dropped for it.
-    pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> {
-        Drop::ALL.iter().copied().zip(self.drops)
+    pub fn drops(&self) -> impl Iterator<Item = (PacketDrop, u64)> {
+        PacketDrop::ALL.iter().copied().zip(self.drops)
     }
 
     /// Every packet that never reached a connection.
@@ -282,17 +282,17 @@ mod tests {
     #[test]
     fn every_reason_to_drop_is_counted() {
         let mut counters = Counters::default();
-        for reason in Drop::ALL {
+        for reason in PacketDrop::ALL {
             counters.drop(*reason);
         }
-        assert!(counters.drops().eq(Drop::ALL.iter().map(|reason| (*reason, 1))));
-        assert!(Drop::ALL.iter().all(|reason| counters.dropped(*reason) == 1));
-        assert_eq!(counters.dropped_in_all(), Drop::ALL.len() as u64);
+        assert!(counters.drops().eq(PacketDrop::ALL.iter().map(|reason| (*reason, 1))));
+        assert!(PacketDrop::ALL.iter().all(|reason| counters.dropped(*reason) == 1));
+        assert_eq!(counters.dropped_in_all(), PacketDrop::ALL.len() as u64);
     }
 
     #[test]
     fn labels_are_distinct() {
-        let labels: BTreeSet<_> = Drop::ALL.iter().map(|reason| reason.as_str()).collect();
-        assert_eq!(labels.len(), Drop::ALL.len());
+        let labels: BTreeSet<_> = PacketDrop::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(labels.len(), PacketDrop::ALL.len());
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod counters;
 
-use crate::event::{ConnId, Drop, Trace};
+use crate::event::{ConnId, PacketDrop, Trace};
 use crate::journal::counters::Counters;
 use crate::queue::Queue;
 use alloc::collections::VecDeque;
@@ -89,7 +89,7 @@ impl Journal {
     }
 
     /// Counts a packet that is dropped.
-    pub(crate) fn drop_packet(&mut self, reason: Drop) {
+    pub(crate) fn drop_packet(&mut self, reason: PacketDrop) {
         self.counters.drop(reason);
         self.trace(Trace::Dropped(reason));
     }

@@ -3,7 +3,7 @@
 mod headers;
 mod reply;
 
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
 use crate::queue::Queue;
@@ -48,7 +48,7 @@ impl Outbox {
     /// Queues an answer. If too many wait, it is dropped.
     pub(crate) fn reply(&mut self, reply: Reply, journal: &mut Journal) {
         if self.replies.len() >= self.most_replies {
-            return journal.drop_packet(Drop::ReplyQueueFull);
+            return journal.drop_packet(PacketDrop::ReplyQueueFull);
         }
         self.replies.push_back(reply);
     }

@@ -11,16 +11,16 @@ const HASH: u64 = 0x0123_4567_89ab_cdef;
 #[test]
 fn a_flow_has_the_stack_that_claimed_it_last() {
     let [one, two] = pair(100);
-    assert_eq!(one.holder(HASH), Holder::Here);
+    assert_eq!(one.holder(HASH), FlowHolder::Here);
     one.claim(HASH);
-    assert_eq!((one.holder(HASH), two.holder(HASH)), (Holder::Here, Holder::There(0)));
+    assert_eq!((one.holder(HASH), two.holder(HASH)), (FlowHolder::Here, FlowHolder::There(0)));
     two.claim(HASH);
-    assert_eq!((one.holder(HASH), two.holder(HASH)), (Holder::There(1), Holder::Here));
+    assert_eq!((one.holder(HASH), two.holder(HASH)), (FlowHolder::There(1), FlowHolder::Here));
     // What the first one does now is late.
     one.release(HASH);
-    assert_eq!(one.holder(HASH), Holder::There(1));
+    assert_eq!(one.holder(HASH), FlowHolder::There(1));
     two.release(HASH);
-    assert_eq!((one.holder(HASH), two.holder(HASH)), (Holder::Here, Holder::Here));
+    assert_eq!((one.holder(HASH), two.holder(HASH)), (FlowHolder::Here, FlowHolder::Here));
 }
 
 /// The table of TIME-WAIT keeps 48 bits of a hash.
@@ -28,9 +28,9 @@ fn a_flow_has_the_stack_that_claimed_it_last() {
 fn the_lower_bits_of_a_hash_do_not_count() {
     let [one, two] = pair(100);
     one.claim(HASH);
-    assert_eq!(two.holder(HASH & !STACK), Holder::There(0));
+    assert_eq!(two.holder(HASH & !STACK), FlowHolder::There(0));
     one.release(HASH & !STACK);
-    assert_eq!(two.holder(HASH), Holder::Here);
+    assert_eq!(two.holder(HASH), FlowHolder::Here);
 }
 
 #[test]
@@ -40,15 +40,15 @@ fn flows_without_a_place_make_others_unknown_until_they_end() {
     for n in 1..=WAYS as u64 {
         one.claim(hash(n));
     }
-    assert_eq!(two.holder(hash(100)), Holder::Here);
+    assert_eq!(two.holder(hash(100)), FlowHolder::Here);
     one.claim(hash(50));
-    assert_eq!((two.holder(hash(50)), two.holder(hash(1))), (Holder::Unknown, Holder::There(0)));
+    assert_eq!((two.holder(hash(50)), two.holder(hash(1))), (FlowHolder::Unknown, FlowHolder::There(0)));
     one.release(hash(50));
-    assert_eq!(two.holder(hash(50)), Holder::Here);
+    assert_eq!(two.holder(hash(50)), FlowHolder::Here);
     // A place that was freed serves again.
     one.release(hash(3));
     two.claim(hash(60));
-    assert_eq!(one.holder(hash(60)), Holder::There(1));
+    assert_eq!(one.holder(hash(60)), FlowHolder::There(1));
 }
 
 /// Two threads claim and release flows of their own in one table.

@@ -4,11 +4,11 @@
 
 use crate::asap::state::Certificate;
 use crate::env::Env;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::listeners::Room;
+use crate::server::listeners::ListenerRoom;
 use crate::server::syn::{Syn, is_first_syn};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ pub(crate) struct Admitted {
 /// What becomes of a SYN whose first flight is not accepted.
 pub(crate) enum NotAdmitted {
     /// Nothing answers it.
-    Dropped(Drop),
+    Dropped(PacketDrop),
     /// A SYN cookie answers it, because too many handshakes are under way.
     Cookie,
     /// A SYN cookie answers it, because its credential block is forged.
@@ -74,14 +74,18 @@ impl Server {
         let Syn { listener: index, key, segment, now, .. } = *syn;
         let dropped = |reason| Decision::Refuse(NotAdmitted::Dropped(reason));
         if segment.flags.contains(Flags::FIN) {
-            return dropped(Drop::BadFlags);
+            return dropped(PacketDrop::BadFlags);
         }
-        let Some(listener) = self.listeners.at(index) else { return dropped(Drop::NoConnection) };
-        let room = Room::of(listener, flows, now);
+        let Some(listener) = self.listeners.at(index) else { return dropped(PacketDrop::NoConnection) };
+        let room = ListenerRoom::of(listener, flows, now);
         if room.pressed {
             // A cookie does not say that the request may run elsewhere.
             let told = self.invalidate(&mut flows.env, syn, false);
-            return if told { Decision::Refuse(NotAdmitted::Cookie) } else { dropped(Drop::Unreported) };
+            return if told {
+                Decision::Refuse(NotAdmitted::Cookie)
+            } else {
+                dropped(PacketDrop::Unreported)
+            };
         }
         if let Some(reason) = room.full {
             self.invalidate(&mut flows.env, syn, false);
@@ -96,16 +100,16 @@ impl Server {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
                     self.invalidate(&mut flows.env, syn, false);
                 }
-                return dropped(Drop::AlreadyDeferred);
+                return dropped(PacketDrop::AlreadyDeferred);
             }
             if stays && self.deferred.is_directly_behind(job, now) {
                 // Its client did not know whether the path would pass the first one, which is here: see
                 // `SynPlan::hedged`. The verdict answers both.
-                return dropped(Drop::AlreadyDeferred);
+                return dropped(PacketDrop::AlreadyDeferred);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             if !self.overtaken(flows, job, now) {
-                return dropped(Drop::Unreported);
+                return dropped(PacketDrop::Unreported);
             }
         }
         let fast_open = segment.options.fast_open();
@@ -113,7 +117,7 @@ impl Server {
         first.syn_cookie_pressure = room.tail;
         first.claim = flows.env.shard.claim(now);
         let clock = flows.env.clock_at(now);
-        let Some(listener) = self.listeners.at(index) else { return dropped(Drop::NoConnection) };
+        let Some(listener) = self.listeners.at(index) else { return dropped(PacketDrop::NoConnection) };
         match admit(listener.config.policies(), &first, &mut self.asap.shard, &clock) {
             Decision::Accept(Accepted { grant, permit }) => {
                 Decision::Accept(Admitted { grant, permit, certificate: None, followers: Vec::new() })
@@ -174,7 +178,7 @@ impl Server {
         if let Some((job, _)) = self.deferred.find(&syn.key)
             && !self.overtaken(flows, job, syn.now)
         {
-            return flows.env.journal.drop_packet(Drop::Unreported);
+            return flows.env.journal.drop_packet(PacketDrop::Unreported);
         }
         if let Some(listener) = self.listeners.at(syn.listener) {
             self.cookies.send(&mut flows.env, &listener.tcp, syn, &OptionBytes::EMPTY);

@@ -2,14 +2,14 @@
 
 use crate::config::ResponsePolicy;
 use crate::env::Env;
-use crate::event::{Drop, Trace};
+use crate::event::{PacketDrop, Trace};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Marks, Owner};
+use crate::flows::slot::{Beginning, Owner, SlotMarks};
 use crate::flows::table::Table;
 use crate::server::Server;
 use crate::server::admission::{Admitted, Handshake};
-use crate::server::listeners::Room;
+use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
@@ -79,7 +79,7 @@ impl Server {
         if unlikely(repeat)
             && let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child))
         {
-            slot.marks.set(Marks::REPEAT);
+            slot.marks.set(SlotMarks::REPEAT);
         }
         child
     }
@@ -159,7 +159,7 @@ impl Server {
                 slot.conn.open_passive(segment, plan, pool, now);
                 slot.permit = permit;
                 if hold {
-                    slot.marks.set(Marks::HOLD);
+                    slot.marks.set(SlotMarks::HOLD);
                 }
             },
         );
@@ -194,12 +194,12 @@ impl Server {
         now: Instant,
     ) -> bool {
         let Some(listener) = self.listeners.at_mut(index) else { return false };
-        let full = Room::of(listener, flows, now).full;
+        let full = ListenerRoom::of(listener, flows, now).full;
         let Some(mss) = self.cookies.acknowledged(&listener.cookies, &key, hash, segment, now) else {
             return false;
         };
         if full.is_some() {
-            flows.env.journal.drop_packet(Drop::AcceptQueueFull);
+            flows.env.journal.drop_packet(PacketDrop::AcceptQueueFull);
             return true;
         }
         flows.env.journal.counters.syn_cookies_good += 1;
@@ -260,7 +260,7 @@ impl Server {
         let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
         let listener = self.listeners.id(listener);
         if let Some(slot) = table.slots.get_mut(child) {
-            slot.marks.set(Marks::GRANTED);
+            slot.marks.set(SlotMarks::GRANTED);
             self.grants.insert(child, (listener, serial));
         }
     }

@@ -4,7 +4,7 @@
 //! client address may be forged.
 
 use crate::flows::slab::Places;
-use crate::flows::slot::{Marks, STUCK, Slot, Stage};
+use crate::flows::slot::{STUCK, Slot, SlotMarks, SlotStage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -40,7 +40,7 @@ impl Clients {
     /// one to reset: one of these, or the child itself.
     pub(crate) fn join(&mut self, slots: &mut Places<Slot>, index: u32, now: Instant) -> Option<u32> {
         let slot = slots.get_mut(index)?;
-        if slot.is_client() || slot.stage == Stage::Ended {
+        if slot.is_client() || slot.stage == SlotStage::Ended {
             return None;
         }
         let client = self.of.entry(prefix(slot.key.remote_ip())).or_default();
@@ -57,7 +57,7 @@ impl Clients {
         if makes_way != Some(index) {
             client.connections.push(index);
             if let Some(slot) = slots.get_mut(index) {
-                slot.marks.set(Marks::OF_CLIENT);
+                slot.marks.set(SlotMarks::OF_CLIENT);
             }
         }
         makes_way
@@ -65,7 +65,7 @@ impl Clients {
 
     /// Stops counting the connection `index` in `slot`, which is over.
     pub(crate) fn leave(&mut self, slot: &mut Slot, index: u32) {
-        slot.marks.clear(Marks::OF_CLIENT);
+        slot.marks.clear(SlotMarks::OF_CLIENT);
         let prefix = prefix(slot.key.remote_ip());
         let Some(client) = self.of.get_mut(&prefix) else { return };
         if let Some(at) = client.connections.iter().position(|i| *i == index) {

@@ -8,13 +8,13 @@
 //! [`Connection::handle_segment`]: firstflight_tcp::Connection::handle_segment
 
 use crate::env::Env;
-use crate::event::{Drop, JobId};
+use crate::event::{JobId, PacketDrop};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
 use crate::server::admission::{Admitted, Handshake, NotAdmitted, SynDecision};
 use crate::server::deferred_syns::DeferredSyn;
-use crate::server::listeners::Room;
+use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use core::convert::Infallible;
 use firstflight_credential::{Decision, JobRequest, JobResult, Question, Reason};
@@ -70,9 +70,10 @@ impl Server {
         decision: DeferredDecision,
         now: Instant,
     ) {
-        let room = self.listeners.get(deferred.listener).map(|listener| Room::of(listener, flows, now));
-        let taken =
-            matches!(decision, Decision::Accept(())) && room.as_ref().is_some_and(Room::takes_relayed);
+        let room =
+            self.listeners.get(deferred.listener).map(|listener| ListenerRoom::of(listener, flows, now));
+        let taken = matches!(decision, Decision::Accept(()))
+            && room.as_ref().is_some_and(ListenerRoom::takes_relayed);
         if deferred.is_relayed() && !taken {
             flows.env.journal.counters.relayed_dropped += 1;
             return;
@@ -117,7 +118,7 @@ impl Server {
     pub(crate) fn handle_follower(&mut self, env: &mut Env, key: &FlowKey, segment: &Segment<'_>) {
         let waits = self.deferred.find(key).map(|(job, _)| job);
         if !waits.is_some_and(|job| self.deferred.follow(job, segment)) {
-            env.journal.drop_packet(Drop::Follower);
+            env.journal.drop_packet(PacketDrop::Follower);
         }
     }
 }
@@ -129,11 +130,11 @@ impl DeferredSyn {
     }
 
     /// Decides again about a SYN that waited. The queues may have filled meanwhile.
-    fn judge_again(self, room: &Room, decision: DeferredDecision) -> SynDecision {
+    fn judge_again(self, room: &ListenerRoom, decision: DeferredDecision) -> SynDecision {
         // A repeat gets no permit among the connections that wait to be accepted, and a SYN cookie would not know of
         // it.
         let repeat = matches!(&decision, Decision::Refuse(handshake) if handshake.repeat);
-        if let Some(reason) = room.full.filter(|reason| !repeat || *reason != Drop::AcceptQueueFull) {
+        if let Some(reason) = room.full.filter(|reason| !repeat || *reason != PacketDrop::AcceptQueueFull) {
             return Decision::Refuse(NotAdmitted::Dropped(reason));
         }
         let handshake = match decision {
@@ -153,7 +154,7 @@ impl DeferredSyn {
         Decision::Refuse(match handshake {
             handshake if handshake.repeat || !room.pressed => NotAdmitted::because(handshake),
             // A SYN cookie cannot say that the request ran or may run elsewhere.
-            handshake if handshake.may_have_run() => NotAdmitted::Dropped(Drop::Unreported),
+            handshake if handshake.may_have_run() => NotAdmitted::Dropped(PacketDrop::Unreported),
             _ => NotAdmitted::Cookie,
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::config::ListenConfig;
 use crate::env::Env;
-use crate::event::{ConnId, Drop, ListenerId};
+use crate::event::{ConnId, ListenerId, PacketDrop};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slab::Slab;
@@ -68,23 +68,23 @@ impl Listener {
 }
 
 /// What a listener and its stack have room for at one moment.
-pub(crate) struct Room {
+pub(crate) struct ListenerRoom {
     /// Why no connection can be added.
-    pub full: Option<Drop>,
+    pub full: Option<PacketDrop>,
     /// Too many handshakes are under way: SYN cookies answer.
     pub pressed: bool,
     /// A SYN cookie was sent a moment ago, so no first flight is accepted (see [`CookiesSent::is_in_tail`]).
     pub tail: bool,
 }
 
-impl Room {
+impl ListenerRoom {
     /// The room of `listener`.
     #[inline]
     pub(crate) fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
         let full = if listener.is_full() {
-            Some(Drop::AcceptQueueFull)
+            Some(PacketDrop::AcceptQueueFull)
         } else if flows.is_full() {
-            Some(Drop::TooManyConnections)
+            Some(PacketDrop::TooManyConnections)
         } else {
             None
         };

@@ -211,7 +211,7 @@ pub(crate) struct CookiesSent {
     /// When the last one was sent that `answered` does not hold.
     untold: Option<Instant>,
     /// Those that were sent without SYN pressure.
-    answered: Answered,
+    answered: CookieAnswered,
 }
 
 impl CookiesSent {
@@ -254,11 +254,11 @@ const LIFE: Duration = Duration::from_secs(128);
 /// check every ACK for a cookie, of which sixteen in 2^32 are valid for a flow. A flow that got a cookie has to return
 /// exactly that one.
 #[derive(Debug, Default)]
-struct Answered {
+struct CookieAnswered {
     sent: VecDeque<(u64, SeqNum, Instant)>,
 }
 
-impl Answered {
+impl CookieAnswered {
     /// Remembers the cookie that was sent to the flow with this hash. False if that removed one that is still valid.
     fn note(&mut self, hash: u64, cookie: SeqNum, now: Instant) -> bool {
         while self.sent.front().is_some_and(|(_, _, at)| now - *at >= LIFE) {

@@ -1,6 +1,6 @@
 //! How a packet to send is found: first the answers that need no connection, then the connections in turn.
 
-use crate::flows::slot::{InQueue, Stage};
+use crate::flows::slot::{InQueue, SlotStage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use firstflight_wire::Instant;
@@ -47,7 +47,7 @@ impl Stack {
                 slot.turn = InQueue::No;
                 let readiness = slot.conn.poll_readiness();
                 slot.ready |= readiness;
-                if slot.stage == Stage::Ended {
+                if slot.stage == SlotStage::Ended {
                     self.flows.reap(index);
                 } else if let Some(at) = slot.deadline() {
                     // An earlier timer stays in place: most timers are pushed back and never reached.

@@ -2,11 +2,11 @@
 
 use crate::addresses::is_mapped;
 use crate::env::Env;
-use crate::event::Drop;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::icmp;
-use crate::flows::slot::{Owner, Shown};
+use crate::flows::slot::{Owner, ShownCertificate};
 use crate::fragments::Rules;
 use crate::output::Reply;
 use crate::server::syn::{Syn, is_first_syn};
@@ -39,18 +39,18 @@ impl Stack {
             Some(4) => match Packet::parse_v4(packet) {
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.flows.env.journal.drop_packet(Drop::BadIp),
+                Err(_) => self.flows.env.journal.drop_packet(PacketDrop::BadIp),
             },
             Some(6) => match Packet::parse_v6(packet) {
                 // An IPv6 packet must not have IPv4-mapped addresses: IPv4 addresses travel in IPv4 packets only.
                 Ok(ip) if unlikely(is_mapped(ip.src) || is_mapped(ip.dst)) => {
-                    self.flows.env.journal.drop_packet(Drop::BadSource)
+                    self.flows.env.journal.drop_packet(PacketDrop::BadSource)
                 }
                 Ok(ip) => self.handle_ip(&ip, packet, now),
                 Err(ParseError::Fragment) => self.handle_fragment(packet, now),
-                Err(_) => self.flows.env.journal.drop_packet(Drop::BadIp),
+                Err(_) => self.flows.env.journal.drop_packet(PacketDrop::BadIp),
             },
-            _ => self.flows.env.journal.drop_packet(Drop::BadIp),
+            _ => self.flows.env.journal.drop_packet(PacketDrop::BadIp),
         }
     }
 
@@ -66,7 +66,7 @@ impl Stack {
         }
         let Ok(mut segment) = Segment::parse_checked(ip.payload, ip.src.into(), ip.dst.into()) else {
             cold_path();
-            return self.flows.env.journal.drop_packet(Drop::BadTcp);
+            return self.flows.env.journal.drop_packet(PacketDrop::BadTcp);
         };
         segment.ce = ip.ecn == Ecn::Ce;
         let key = FlowKey::of(ip.dst.into(), segment.dst_port, ip.src.into(), segment.src_port);
@@ -103,7 +103,7 @@ impl Stack {
         match ip.protocol {
             _ if !from_kernel && !self.flows.env.concerns_us(ip.src, ip.dst) => {}
             _ if icmp => self.handle_icmp(&ip, packet, now),
-            _ => self.flows.env.journal.drop_packet(Drop::Protocol),
+            _ => self.flows.env.journal.drop_packet(PacketDrop::Protocol),
         }
         self.settle(now);
     }
@@ -163,7 +163,7 @@ impl Stack {
     //= rfc9293 MUST-54
     fn handle_icmp_error(&mut self, error: &IcmpError<'_>, packet: &[u8], now: Instant) {
         let Some((key, seq)) = icmp::quoted(error) else {
-            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(PacketDrop::BadIcmp);
         };
         let Some(index) = self.flows.table.find(&key) else {
             let hash = self.flows.table.hasher.hash(&key);
@@ -171,12 +171,12 @@ impl Stack {
             if shard.pass_on_to_holder(&key, hash, false, packet, now, journal) {
                 return;
             }
-            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(PacketDrop::BadIcmp);
         };
         let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         // The quoted number must be outstanding (RFC 5927 §4.1).
         if !slot.conn.owns_sequence(seq) {
-            return self.flows.env.journal.drop_packet(Drop::BadIcmp);
+            return self.flows.env.journal.drop_packet(PacketDrop::BadIcmp);
         }
         //= rfc9293 MUST-47 SHLD-25
         // The application can read the error, whatever it means here (RFC 9293 §3.9.1.8).
@@ -217,7 +217,7 @@ impl Stack {
     /// come from a victim there, which asked for nothing.
     fn unreachable(&mut self, index: u32, now: Instant) {
         let Some(slot) = self.flows.table.slots.get(index) else { return };
-        if slot.key.is_carried() && !slot.is_client() && slot.shown == Shown::Nothing {
+        if slot.key.is_carried() && !slot.is_client() && slot.shown == ShownCertificate::Nothing {
             return;
         }
         if !self.client.hold_in_lookup(&mut self.flows, index, CloseReason::Unreachable, now)
@@ -235,7 +235,7 @@ impl Stack {
                 return self.deliver(index, segment, now);
             }
             if self.client.overtakes_answer(&mut self.flows.table, key, segment) {
-                return self.flows.env.journal.drop_packet(Drop::NoConnection);
+                return self.flows.env.journal.drop_packet(PacketDrop::NoConnection);
             }
         }
         self.handle_stray(key, hash, segment, now);
@@ -308,7 +308,7 @@ impl Stack {
             // The client has given up, so nobody waits for the verdict. Or an attacker with a copy of the SYN for
             // later spoofed the RST.
             if !self.server.overtaken(&mut self.flows, job, now) {
-                self.flows.env.journal.drop_packet(Drop::Unreported);
+                self.flows.env.journal.drop_packet(PacketDrop::Unreported);
             }
             return;
         }
@@ -328,7 +328,7 @@ impl Stack {
             }
             // RFC 9293 §3.10.7.2, fourth step: a listener does not answer a segment without SYN, ACK and RST.
             Some(_) if !segment.flags.intersects(Flags::SYN.union(Flags::ACK).union(Flags::RST)) => {
-                self.flows.env.journal.drop_packet(Drop::BadFlags);
+                self.flows.env.journal.drop_packet(PacketDrop::BadFlags);
             }
             _ => self.flows.env.reply_reset(*key, segment),
         }
@@ -365,7 +365,7 @@ impl Stack {
             && self.server.is_full(listener)
         {
             // The client's data brings the ACK again, and there may be room then.
-            return self.flows.env.journal.drop_packet(Drop::AcceptQueueFull);
+            return self.flows.env.journal.drop_packet(PacketDrop::AcceptQueueFull);
         }
         let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
         let crosses = !segment.flags.intersects(Flags::ACK.union(Flags::RST));
@@ -414,13 +414,13 @@ impl Stack {
         let (port, trusted) = (encapsulation.port, encapsulation.from_socket);
         let datagram =
             if trusted { udp::Datagram::parse(bytes) } else { udp::Datagram::parse_checked(bytes, src, dst) };
-        let Ok(datagram) = datagram else { return self.flows.env.journal.drop_packet(Drop::BadUdp) };
+        let Ok(datagram) = datagram else { return self.flows.env.journal.drop_packet(PacketDrop::BadUdp) };
         let carried = Carried::parse(datagram.payload).ok().filter(|_| datagram.dst_port == port);
         let Some(carried) = carried else { return self.handle_not_carried(src, dst, port, &datagram) };
         match carried {
             Carried::Segment(bytes) => {
                 let Ok(mut segment) = Segment::parse(bytes) else {
-                    return self.flows.env.journal.drop_packet(Drop::BadTcp);
+                    return self.flows.env.journal.drop_packet(PacketDrop::BadTcp);
                 };
                 segment.ce = ce;
                 let key = FlowKey::of(dst, segment.dst_port, src, segment.src_port)

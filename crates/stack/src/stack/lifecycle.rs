@@ -1,6 +1,6 @@
 //! The life of a connection in the stack: it is inserted, something happens to it, it ends, its slot is free again.
 
-use crate::flows::slot::{Marks, Owner, Shown, Stage};
+use crate::flows::slot::{Owner, ShownCertificate, SlotMarks, SlotStage};
 use crate::output::Reply;
 use crate::stack::Stack;
 use alloc::sync::Arc;
@@ -45,8 +45,8 @@ impl Stack {
         if ready.contains(Readiness::CONNECTED) {
             slot.permit = None;
             self.flows.env.journal.counters.established += 1;
-            let kept = slot.shown != Shown::Nothing
-                || slot.marks.has(Marks::GRANTED)
+            let kept = slot.shown != ShownCertificate::Nothing
+                || slot.marks.has(SlotMarks::GRANTED)
                 || slot.pair.is_some()
                 || self.server.counts_clients();
             if unlikely(kept) || matches!(slot.owner, Owner::SynQueue(_)) {
@@ -63,8 +63,8 @@ impl Stack {
         if !ready.is_empty() {
             slot.announce(index, generation, &mut self.flows.env.journal);
         }
-        if !slot.marks.has(Marks::COUNTED) && slot.outcome != Outcome::Undecided {
-            slot.marks.set(Marks::COUNTED);
+        if !slot.marks.has(SlotMarks::COUNTED) && slot.outcome != Outcome::Undecided {
+            slot.marks.set(SlotMarks::COUNTED);
             let side = if slot.is_client() {
                 &mut self.flows.env.journal.counters.client
             } else {
@@ -87,13 +87,13 @@ impl Stack {
             self.settle(now);
         }
         let Some(mut slot) = self.flows.table.slots.get_mut(index) else { return };
-        if slot.shown != Shown::Nothing {
+        if slot.shown != ShownCertificate::Nothing {
             self.server.proved(&mut self.flows.table, index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
-        let granted = slot.marks.take(Marks::GRANTED);
-        if unlikely(slot.marks.has(Marks::REPEAT)) {
+        let granted = slot.marks.take(SlotMarks::GRANTED);
+        if unlikely(slot.marks.has(SlotMarks::REPEAT)) {
             self.flows.env.journal.counters.repeats_reset += 1;
             self.flows.shed(index);
             self.settle(now);
@@ -125,7 +125,7 @@ impl Stack {
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
         }
-        if unlikely(slot.marks.take(Marks::GRANTED)) {
+        if unlikely(slot.marks.take(SlotMarks::GRANTED)) {
             if slot.conn.has_reset_acknowledged_syn() {
                 // The cookie has arrived where it was sent to, which is all that its activation needs.
                 self.server.activate(index);
@@ -133,7 +133,7 @@ impl Stack {
                 self.server.forget_grant(index);
             }
         }
-        if unlikely(slot.shown != Shown::Nothing) {
+        if unlikely(slot.shown != ShownCertificate::Nothing) {
             self.server.vouched_for_nothing(&mut self.flows, index, now);
             let Some(again) = self.flows.table.slots.get_mut(index) else { return };
             slot = again;
@@ -142,10 +142,10 @@ impl Stack {
             self.flows.table.early_ends.note(slot.hash, slot.conn.peer_isn(), now);
             self.server.give_back_permit(slot, now);
         }
-        if unlikely(core::mem::replace(&mut slot.stage, Stage::Ended) == Stage::Ended) {
+        if unlikely(core::mem::replace(&mut slot.stage, SlotStage::Ended) == SlotStage::Ended) {
             return;
         }
-        if unlikely(slot.marks.has(Marks::OF_CLIENT)) {
+        if unlikely(slot.marks.has(SlotMarks::OF_CLIENT)) {
             self.server.left(slot, index);
         }
         if unlikely(self.client.has_in_lookup()) {
@@ -181,7 +181,7 @@ impl Stack {
                     (before + 1 - self.flows.table.time_wait.len()) as u64;
             }
         }
-        if unlikely(slot.marks.has(Marks::HOLD))
+        if unlikely(slot.marks.has(SlotMarks::HOLD))
             && slot.conn.close_reason() == Some(CloseReason::Finished)
             && slot.conn.state() == StateName::Closed
         {

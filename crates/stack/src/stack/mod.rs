@@ -9,9 +9,9 @@ pub(crate) mod socket;
 
 use crate::client::Client;
 use crate::config::Config;
-use crate::event::{ConnId, ConnectionInfo, Drop, Event, Job, JobId, Trace};
+use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, PacketDrop, Trace};
 use crate::flows::Flows;
-use crate::flows::slot::{InQueue, Owner, Shown};
+use crate::flows::slot::{InQueue, Owner, ShownCertificate};
 use crate::flows::table::Table;
 use crate::fragments::Fragments;
 use crate::journal::Subject;
@@ -23,7 +23,7 @@ use crate::stack::gauges::Gauges;
 use crate::stack::shortage::Shortage;
 use core::fmt;
 use core::net::IpAddr;
-use firstflight_credential::{CredentialStore, Entry, JobResult, Learnt, NetworkId};
+use firstflight_credential::{CredentialStore, Entry, JobResult, LearntOfServer, NetworkId};
 use firstflight_tcp::{CloseReason, Variables};
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Clock, Instant};
@@ -246,8 +246,8 @@ impl Stack {
                 .map_or(0, |pending| pending.fallback.syns)
                 .saturating_add(slot.conn.handshake_retransmits()),
             network_error: slot.network_error,
-            certificate: slot.shown != Shown::Nothing,
-            relayed: slot.shown == Shown::ByFront,
+            certificate: slot.shown != ShownCertificate::Nothing,
+            relayed: slot.shown == ShownCertificate::ByFront,
             cookie_age: slot.pending.as_ref().and_then(|pending| pending.cookie_age),
             totals: slot.conn.totals(),
             encapsulation: slot.key.is_carried().then(|| slot.key.outer_remote()),
@@ -338,11 +338,11 @@ impl Stack {
 
     /// Counts packets from [`Stack::poll_misdirected`] for which the other shard had no room.
     pub fn count_undelivered(&mut self) {
-        self.flows.env.journal.drop_packet(Drop::ShardQueueFull);
+        self.flows.env.journal.drop_packet(PacketDrop::ShardQueueFull);
     }
 
     /// Takes what another shard learnt of a server, from its [`Stack::poll_learnt`].
-    pub fn handle_learnt(&mut self, learnt: Learnt) {
+    pub fn handle_learnt(&mut self, learnt: LearntOfServer) {
         self.client.repeat(learnt);
     }
 
@@ -389,7 +389,7 @@ impl Stack {
     }
 
     /// The next thing that the other shards must know of a server ([`Config::shard`]).
-    pub fn poll_learnt(&mut self) -> Option<Learnt> {
+    pub fn poll_learnt(&mut self) -> Option<LearntOfServer> {
         self.client.poll_learnt()
     }
 

@@ -6,7 +6,7 @@
 
 use crate::event::ConnId;
 use crate::flows::slab::Places;
-use crate::flows::slot::{Marks, STUCK, Slot};
+use crate::flows::slot::{STUCK, Slot, SlotMarks};
 use crate::journal::Journal;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -38,10 +38,10 @@ impl Shortage {
     pub(crate) fn add(&mut self, id: ConnId, taken: usize, slots: &mut Places<Slot>) {
         self.taken = taken;
         let Some(slot) = slots.get_live(id.index, id.generation) else { return };
-        if slot.marks.has(Marks::STARVED) {
+        if slot.marks.has(SlotMarks::STARVED) {
             return;
         }
-        slot.marks.set(Marks::STARVED);
+        slot.marks.set(SlotMarks::STARVED);
         if self.waiting.len() > slots.len() {
             // Some of the waiting connections no longer exist.
             self.waiting.retain(|id| slots.get_live(id.index, id.generation).is_some());
@@ -56,7 +56,7 @@ impl Shortage {
         }
         for id in core::mem::take(&mut self.waiting) {
             if let Some(slot) = slots.get_live(id.index, id.generation) {
-                slot.marks.clear(Marks::STARVED);
+                slot.marks.clear(SlotMarks::STARVED);
                 slot.ready |= Readiness::WRITABLE;
                 slot.announce(id.index, id.generation, journal);
             }

@@ -8,7 +8,7 @@ use crate::peer::{CLIENT_PORT, Peer, Seg, key, policy as cookie_policy, seg};
 use firstflight_credential::asap::Identity;
 use firstflight_credential::{
     FastOpenPolicy, FirstFlight, GuardKey, JobRequest, JobResult, OneTimeCookies, OneTimeKeys, Outcome,
-    PendingLimit, Reason, ReplayTable, Replays, SerialTable, Verdict, Verifier, Window,
+    PendingLimit, Reason, ReplayTable, Replays, SerialTable, Verifier, VerifierVerdict, Window,
 };
 use firstflight_stack::ListenerId;
 use firstflight_wire::Clock;
@@ -127,8 +127,8 @@ pub(super) fn no_data() -> Outcome {
 struct Asks;
 
 impl Verifier for Asks {
-    fn verify(&self, _: &FirstFlight<'_>, _: &Clock) -> Verdict {
-        Verdict::Pending { job: JobRequest::Verify { key: 7 }, grant: None }
+    fn verify(&self, _: &FirstFlight<'_>, _: &Clock) -> VerifierVerdict {
+        VerifierVerdict::Pending { job: JobRequest::Verify { key: 7 }, grant: None }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
-use crate::flight::{Marks, Sent};
+use crate::flight::{SegmentMarks, Sent};
 use crate::rack::Rack;
 use crate::state::State;
 use crate::straight::straight;
@@ -82,7 +82,7 @@ impl Reader {
         delivery.bytes += sent.end.distance_from(sent.start);
         //= rfc6298 3-a 3-b
         delivery.segments += 1;
-        let repeated = sent.marks.has(Marks::REPEATED);
+        let repeated = sent.marks.has(SegmentMarks::REPEATED);
         if repeated {
             delivery.repeated |= by_number;
         } else {

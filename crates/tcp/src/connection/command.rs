@@ -1,6 +1,6 @@
 //! The commands of the application.
 
-use super::{Connection, Owed, Readiness};
+use super::{Connection, DueSegments, Readiness};
 use crate::buffer::Pool;
 use crate::config::{Config, FIRST_BUFFER};
 use crate::congestion::CongestionControl;
@@ -133,11 +133,11 @@ impl Connection {
         self.die(CloseReason::Aborted, pool);
         self.rcv.clear(pool);
         match reset {
-            true => self.owed.set(Owed::RESET),
-            false => self.owed.clear(Owed::RESET),
+            true => self.owed.set(DueSegments::RESET),
+            false => self.owed.clear(DueSegments::RESET),
         }
         if unlikely(unproved) {
-            self.owed.set(Owed::PROOF);
+            self.owed.set(DueSegments::PROOF);
         }
     }
 
@@ -170,7 +170,7 @@ impl Connection {
     /// probe would leave later, in place of the handshake's ACK.
     pub fn probe(&mut self) {
         if !matches!(self.state, State::SynSent(_) | State::SynRcvd(_)) {
-            self.owed.set(Owed::PROBE);
+            self.owed.set(DueSegments::PROBE);
         }
     }
 

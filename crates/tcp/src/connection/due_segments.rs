@@ -3,9 +3,9 @@
 /// Segments to send although neither data nor an acknowledgement is due. The values are bits of one set, so
 /// that one test shows that nothing is owed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owed(u8);
+pub(super) struct DueSegments(u8);
 
-impl Owed {
+impl DueSegments {
     /// An acknowledgement for a segment that was not accepted (RFC 5961).
     pub(super) const CHALLENGE: Self = Self(1);
     /// A probe of one number below UNA (closed window, keepalive).

@@ -14,7 +14,7 @@ use firstflight_wire::tcp::{Flags, Segment};
 
 /// The ECN state of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct EcnMarks {
     /// Both ends agreed to use ECN.
     agreed: bool,
     /// A packet was marked, and the peer has not confirmed that it slowed down (ECN-Echo).

@@ -35,7 +35,7 @@ use crate::rack::Rack;
 use crate::receive::Receive;
 use crate::recovery::Undo;
 use crate::rtt::{INITIAL_RTO, RttEstimator};
-use crate::send::Send;
+use crate::send::SendHalf;
 use crate::state::{self, State};
 use crate::timers::{Timer, Timers};
 use crate::transition::{self, StateName, Transition, Transitions, Trigger};
@@ -46,7 +46,7 @@ use core::time::Duration;
 use firstflight_wire::tcp::Timestamps;
 use firstflight_wire::{Instant, SeqNum};
 
-use due_segments::Owed;
+use due_segments::DueSegments;
 
 pub use getters::{CongestionState, ConnectionFacts};
 pub use segment::{Disposition, DropReason, follows};
@@ -129,7 +129,7 @@ pub struct Totals {
 
 /// Boolean state of a connection.
 #[derive(Debug, Default)]
-struct Facts {
+struct Bools {
     timestamps: bool,
     sack: bool,
     nodelay: bool,
@@ -242,7 +242,7 @@ pub struct Connection {
     config: Arc<Config>,
     ends: Endpoints,
     state: State,
-    snd: Send,
+    snd: SendHalf,
     rcv: Receive,
     control: Controller,
     /// Pacing and path measurements, if in use.
@@ -253,9 +253,9 @@ pub struct Connection {
     /// Path-MTU probing, if in use.
     search: Option<Box<Search>>,
     timers: Timers,
-    facts: Facts,
-    owed: Owed,
-    marks: ecn::Marks,
+    facts: Bools,
+    owed: DueSegments,
+    marks: ecn::EcnMarks,
     ready: Readiness,
     totals: Totals,
     rack: Rack,
@@ -339,7 +339,7 @@ impl Connection {
         }
         let mss = config.mss.min(ends.path_mss).min(536);
         *state = State::default();
-        *snd = Send::new(ends.isn, mss);
+        *snd = SendHalf::new(ends.isn, mss);
         *rcv = Receive::new(SeqNum::new(0), config.receive_buffer, config.window_scale(), config.mss);
         if let Some(first) = config.first_window {
             rcv.offer_at_first(first);
@@ -351,8 +351,8 @@ impl Connection {
         (*rtt, *quick, *push) =
             (RttEstimator::starting(config.timeout_at_first()), QuickAck::default(), Push::default());
         (*paced, *search, *undo, *tail) = (None, None, None, None);
-        (*timers, *marks, *ready) = (Timers::default(), ecn::Marks::default(), Readiness::default());
-        (*facts, *owed) = (Facts { nodelay: config.nodelay, ..Facts::default() }, Owed::default());
+        (*timers, *marks, *ready) = (Timers::default(), ecn::EcnMarks::default(), Readiness::default());
+        (*facts, *owed) = (Bools { nodelay: config.nodelay, ..Bools::default() }, DueSegments::default());
         (*totals, *transitions) = (Totals::default(), Transitions::default());
         (*rack, *usage) = (Rack::new(ends.isn), Usage::new(ends.isn, now));
         (*backoffs, *probes, *answered, *handshake_retransmits, *challenges) = (0, 0, 0, 0, 0);

@@ -1,6 +1,6 @@
 //! The peer's address or port changes: the checks for its segments before that, and the actions after it.
 
-use super::{Connection, Owed};
+use super::{Connection, DueSegments};
 use crate::buffer::Pool;
 use crate::error::CloseReason;
 use crate::receive::AckNeed;
@@ -73,7 +73,7 @@ impl Connection {
         // A probe of the path's size that is sent again would end the search for larger segments.
         let probes = self.search.as_ref().and_then(|search| search.probe());
         if outstanding && probes.is_none_or(|(start, _)| start != self.snd.una) {
-            self.owed.set(Owed::FIRST);
+            self.owed.set(DueSegments::FIRST);
         } else {
             self.acknowledge_again();
         }
@@ -106,7 +106,7 @@ impl Connection {
             self.arm_retransmit(now);
         } else if self.snd.unsent() && self.snd.wnd == 0 {
             // The window update may have gone to the old port.
-            self.owed.set(Owed::PROBE);
+            self.owed.set(DueSegments::PROBE);
         }
     }
 }

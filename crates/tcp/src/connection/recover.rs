@@ -3,9 +3,9 @@
 //! 3708).
 
 use super::acknowledge::Delivery;
-use super::{Connection, Owed};
+use super::{Connection, DueSegments};
 use crate::congestion::{AckSample, CongestionControl};
-use crate::flight::{Marks, Sent};
+use crate::flight::{SegmentMarks, Sent};
 use crate::rack::{DUP_THRESH, Path};
 use crate::recovery::{Episode, Frto, Prr, Recovery, Undo};
 use crate::timers::Timer;
@@ -257,7 +257,7 @@ impl Connection {
             let another = self.tail.is_none() && !self.facts.unmeasured;
             // If the peer's window does not allow the probe, it must not delay the timeout.
             if another && self.snd.tail_probe(u32::from(self.snd.mss)).is_some() {
-                self.owed.set(Owed::TAIL);
+                self.owed.set(DueSegments::TAIL);
                 // If the timeout is due at the same time, the probe leaves instead.
                 self.arm_retransmit(now);
             }
@@ -331,7 +331,7 @@ impl Connection {
             Recovery::Reducing(e) | Recovery::Fast(e) | Recovery::Loss(e) => una.ge(e.point),
         };
         let flight = &mut self.snd.flight;
-        let reneged = flight.first().is_some_and(|sent| sent.marks.has(Marks::SACKED));
+        let reneged = flight.first().is_some_and(|sent| sent.marks.has(SegmentMarks::SACKED));
         //= rfc6675 5.1-a
         if reneged {
             flight.renege();
@@ -350,7 +350,7 @@ impl Connection {
         self.control.on_timeout(now, in_flight, fresh, self.snd.flight.pipe());
         self.tail = None;
         self.snd.flight.time_out(now);
-        self.owed.clear(Owed::TAIL);
+        self.owed.clear(DueSegments::TAIL);
         self.facts.settling = false;
         self.timers.stop(Timer::Probe);
         // F-RTO is not used for a path-MTU probe, which was more likely lost than late.

@@ -1,6 +1,6 @@
 //! Handles an incoming segment (RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323).
 
-use super::{Connection, Owed, Readiness};
+use super::{Connection, DueSegments, Readiness};
 use crate::buffer::Pool;
 use crate::error::CloseReason;
 use crate::receive::{AckNeed, Taken};
@@ -352,7 +352,7 @@ impl Connection {
         }
         if self.challenges < CHALLENGES_PER_SECOND {
             self.challenges += 1;
-            self.owed.set(Owed::CHALLENGE);
+            self.owed.set(DueSegments::CHALLENGE);
         }
     }
 
@@ -396,7 +396,7 @@ impl Connection {
                 // Our FIN has not left, so our own reset, behind the handshake's ACK, has the expected number.
                 return Disposition::Processed;
             }
-            self.owed.clear(Owed::RESET);
+            self.owed.clear(DueSegments::RESET);
             return Disposition::Reset;
         }
         self.take_payload(pool, seq, segment.payload, fin || segment.flags.contains(Flags::PSH));

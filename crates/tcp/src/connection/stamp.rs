@@ -1,7 +1,7 @@
 //! The times at which chosen bytes left and were acknowledged.
 
 use super::{Connection, Readiness};
-use crate::flight::Marks;
+use crate::flight::SegmentMarks;
 use crate::stamps::Stamp;
 use crate::state::State;
 use firstflight_wire::Instant;
@@ -25,7 +25,7 @@ impl Connection {
         if !self.push.begin_stamps().watch(written) {
             return None;
         }
-        let segment = self.snd.flight.last().filter(|sent| !sent.marks.has(Marks::REPEATED));
+        let segment = self.snd.flight.last().filter(|sent| !sent.marks.has(SegmentMarks::REPEATED));
         let at = segment.map(|sent| sent.at);
         let left = match &self.state {
             // A SYN that has not left, or only in a lookup, has no time yet.

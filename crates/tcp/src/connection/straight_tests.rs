@@ -12,7 +12,7 @@ use std::vec;
 use std::vec::Vec;
 
 /// A connection with its memory, with or without the fast paths.
-struct End {
+struct StraightEnd {
     conn: Connection,
     pool: Pool,
     long: bool,
@@ -125,7 +125,7 @@ impl Incoming {
     }
 }
 
-impl End {
+impl StraightEnd {
     /// Runs `step`; returns its result and the whole state of the connection after it.
     fn take(&mut self, step: Step, incoming: &[u8], now: Instant) -> String {
         LONG.set(self.long);
@@ -179,7 +179,7 @@ fn syn(flags: Flags, seq: u32, ack: SeqNum, full: bool) -> Vec<u8> {
 }
 
 /// Opens a connection: which side opens it, and with which options and settings.
-fn begin(opens: bool, early: bool, full: bool, odd: u8, long: bool) -> End {
+fn begin(opens: bool, early: bool, full: bool, odd: u8, long: bool) -> StraightEnd {
     LONG.set(long);
     let mut config = Config { pacing: odd == 1, push_bursts: (odd == 2).then_some(2), ..Config::default() };
     if odd == 3 {
@@ -207,7 +207,7 @@ fn begin(opens: bool, early: bool, full: bool, odd: u8, long: bool) -> End {
         Connection::accept(config, ends, &Segment::parse(&syn).unwrap(), &plan, &mut pool, now)
     };
     LONG.set(false);
-    End { conn, pool, long }
+    StraightEnd { conn, pool, long }
 }
 
 proptest! {

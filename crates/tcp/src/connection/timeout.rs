@@ -1,6 +1,6 @@
 //! Handles the timers.
 
-use super::{Connection, Owed};
+use super::{Connection, DueSegments};
 use crate::buffer::Pool;
 use crate::congestion::CongestionControl;
 use crate::error::CloseReason;
@@ -49,7 +49,7 @@ impl Connection {
         // A peer that never sends its FIN gets no RST: it would not act on one.
         self.die(CloseReason::TimedOut, pool);
         if timer == Timer::User {
-            self.owed.set(Owed::RESET);
+            self.owed.set(DueSegments::RESET);
         }
     }
 
@@ -166,7 +166,7 @@ impl Connection {
             self.probe_window(now);
         } else {
             //= rfc9293 MUST-60
-            self.owed.set(Owed::SMALL);
+            self.owed.set(DueSegments::SMALL);
             self.timers.set(Timer::Persist, now + self.timeout());
         }
     }
@@ -185,7 +185,7 @@ impl Connection {
             self.rtt.back_off_to(self.answered);
         } else {
             self.facts.probed = true;
-            self.owed.set(Owed::PROBE);
+            self.owed.set(DueSegments::PROBE);
             self.probes = self.probes.saturating_add(1);
             self.rtt.back_off_to(self.probes);
         }
@@ -205,11 +205,11 @@ impl Connection {
         }
         //= rfc9293 MUST-29
         if self.probes >= keepalive.probes {
-            self.owed.set(Owed::RESET);
+            self.owed.set(DueSegments::RESET);
             return self.die(CloseReason::TimedOut, pool);
         }
         self.probes += 1;
-        self.owed.set(Owed::PROBE);
+        self.owed.set(DueSegments::PROBE);
         self.timers.set(Timer::Keepalive, now + keepalive.interval);
     }
 }

@@ -3,13 +3,13 @@
 //! The order is: a reset that is owed; the SYN or SYN-ACK; retransmissions and new data (each carries the
 //! acknowledgement); a probe; a bare acknowledgement.
 
-use super::{Connection, Owed, Tail};
+use super::{Connection, DueSegments, Tail};
 use crate::buffer::Pool;
 use crate::chunk::{Chunk, Small};
 use crate::congestion::CongestionControl;
 use crate::rack::DUP_THRESH;
 use crate::receive::AckNeed;
-use crate::send::Send;
+use crate::send::SendHalf;
 use crate::state::State;
 use crate::straight::straight;
 use crate::timers::Timer;
@@ -26,11 +26,11 @@ impl Connection {
     /// returns its length; `None` when there is nothing to send now. `out` holds at least 60 bytes
     /// and a whole segment of the path.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8], pool: &mut Pool) -> Option<usize> {
-        if unlikely(self.owed.has(Owed::RESET)) {
-            if self.owed.take(Owed::PROOF) {
+        if unlikely(self.owed.has(DueSegments::RESET)) {
+            if self.owed.take(DueSegments::PROOF) {
                 return self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
             }
-            self.owed.take(Owed::RESET);
+            self.owed.take(DueSegments::RESET);
             return self.emit_bare(self.snd.nxt, Flags::RST.union(Flags::ACK), now, out);
         }
         match &self.state {
@@ -57,7 +57,7 @@ impl Connection {
         if let Some(len) = self.transmit_data(now, out, pool) {
             return Some(len);
         }
-        if unlikely(self.owed.take(Owed::PROBE)) {
+        if unlikely(self.owed.take(DueSegments::PROBE)) {
             //= rfc9293 SHLD-12
             // A number that the peer already has: the peer must answer it (RFC 9293 §3.8.4; Linux probes in the
             // same way).
@@ -70,7 +70,7 @@ impl Connection {
     //= rfc9293 MUST-58 MUST-59
     #[inline(always)]
     fn transmit_ack(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
-        if self.owed.has(Owed::CHALLENGE) || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
+        if self.owed.has(DueSegments::CHALLENGE) || self.rcv.need == AckNeed::Now && self.may_acknowledge() {
             let len = self.emit_bare(self.snd.nxt, Flags::ACK, now, out);
             if unlikely(self.rcv.reopening.may_wait()) {
                 self.repeat_update(now);
@@ -171,12 +171,12 @@ impl Connection {
         out: &mut [u8],
         pool: &mut Pool,
     ) -> Option<usize> {
-        if self.owed.take(Owed::TAIL)
+        if self.owed.take(DueSegments::TAIL)
             && let Some(len) = self.transmit_tail_probe(room, now, out, pool)
         {
             return Some(len);
         }
-        if self.owed.take(Owed::FIRST)
+        if self.owed.take(DueSegments::FIRST)
             && let Some(chunk) = self.snd.first_again(room)
         {
             return self.emit_unusual(chunk, false, now, out, pool);
@@ -186,7 +186,7 @@ impl Connection {
             self.hold(now, cwnd);
             return None;
         }
-        let pushed = self.owed.take(Owed::SMALL);
+        let pushed = self.owed.take(DueSegments::SMALL);
         let probe = if self.search.is_some() && !pushed { self.probe_size(now, cwnd) } else { None };
         if let Some(size) = probe {
             room = u32::from(size).saturating_sub(self.options_len());
@@ -367,7 +367,7 @@ impl Connection {
     /// Notes how much of the window is used. A window that was not full for a long time shrinks.
     #[inline(always)]
     fn note_usage(&mut self, now: Instant) {
-        let Send { una, nxt, mss, .. } = self.snd;
+        let SendHalf { una, nxt, mss, .. } = self.snd;
         let pipe = self.snd.pipe();
         let full = pipe + u32::from(mss) > self.control.window();
         let enough = self.usage.sent((una, nxt), pipe, full, || self.rtt.rto_nanos(), now);
@@ -471,7 +471,7 @@ impl Connection {
     /// Takes the ACK of the SYN-ACK that is owed before the reset of a connection that was aborted at once. It has to leave
     /// before anything else that is sent for the connection; [`Connection::poll_transmit`] sends it otherwise.
     pub fn take_proof(&mut self, now: Instant) -> Option<(Header, OptionsBuf)> {
-        if !self.owed.take(Owed::PROOF) {
+        if !self.owed.take(DueSegments::PROOF) {
             return None;
         }
         let mut options = OptionsBuf::new();
@@ -488,7 +488,7 @@ impl Connection {
     pub(super) fn left(&mut self, now: Instant) {
         self.rcv.acked();
         self.quick.acked();
-        self.owed.clear(Owed::CHALLENGE);
+        self.owed.clear(DueSegments::CHALLENGE);
         self.timers.stop(Timer::DelayedAck);
         self.facts.silent = false;
         self.last_sent = now;

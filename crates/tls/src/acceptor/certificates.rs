@@ -2,7 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::pem;
-use firstflight_files::{LastProblem, Seen};
+use firstflight_files::{FileStamp, LastProblem};
 use rustls::SignatureScheme;
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
@@ -45,7 +45,7 @@ pub(super) struct Loaded {
 
 #[derive(Debug)]
 struct Followed {
-    seen: [Seen; 2],
+    seen: [FileStamp; 2],
     problem: LastProblem,
 }
 
@@ -105,7 +105,7 @@ impl ServedCertificate {
 
 /// New certificates, which are read but not used yet.
 #[derive(Debug)]
-pub(super) struct Staged(Vec<(usize, [Seen; 2], Loaded)>);
+pub(super) struct Staged(Vec<(usize, [FileStamp; 2], Loaded)>);
 
 fn load(chain: &Path, key: &Path, provider: &CryptoProvider) -> Result<Loaded, ConfigError> {
     let certificates = pem::certificates(chain)?;
@@ -176,7 +176,7 @@ impl Certificates {
         let read = self.pairs.iter().enumerate().filter_map(|(n, pair)| {
             let (chain, key) = pair.files.as_ref()?;
             // Before the files are read, so that no change is missed.
-            let seen = [Seen::at(chain), Seen::at(key)];
+            let seen = [FileStamp::at(chain), FileStamp::at(key)];
             let loaded = load(chain, key, &self.provider);
             if let Err(error) = &loaded {
                 // The caller says so; the next look does not say it again.
@@ -249,11 +249,11 @@ impl Pair {
             Source::Memory { chain, key } => {
                 let loaded = Loaded::new(CertifiedKey::from_der(chain, key, provider)?);
                 let bad = rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
-                (loaded.ok_or(bad)?, None, [Seen::MISSING; 2])
+                (loaded.ok_or(bad)?, None, [FileStamp::MISSING; 2])
             }
             Source::Files { chain, key } => {
                 // Before the files are read, so that no change is missed.
-                let seen = [Seen::at(&chain), Seen::at(&key)];
+                let seen = [FileStamp::at(&chain), FileStamp::at(&key)];
                 (load(&chain, &key, provider)?, Some((chain, key)), seen)
             }
         };
@@ -276,7 +276,7 @@ impl Pair {
         if asked {
             followed.problem.over();
         }
-        let seen = [Seen::at(chain), Seen::at(key)];
+        let seen = [FileStamp::at(chain), FileStamp::at(key)];
         match load(chain, key, provider) {
             Ok(new) => self.set(&mut followed, seen, new),
             // The files count as not seen, so they are read again until they are right.
@@ -289,7 +289,7 @@ impl Pair {
     }
 
     /// Uses a certificate that was read. The same one again changes nothing: its sessions and its compressed form stay.
-    fn set(&self, followed: &mut Followed, seen: [Seen; 2], new: Loaded) {
+    fn set(&self, followed: &mut Followed, seen: [FileStamp; 2], new: Loaded) {
         followed.seen = seen;
         followed.problem.over();
         if new.key.cert == self.loaded().key.cert {

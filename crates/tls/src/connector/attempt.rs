@@ -5,7 +5,9 @@ use crate::error::ConnectError;
 use crate::hello::Hello;
 use crate::sealed::{Ended, Ordinary, SealReport, SealedHello, SealedRequest};
 use firstflight::credential::NetworkId;
-use firstflight::{AttemptInfo, Authority, Client, ClientError, FirstFlight, MakeFlight, Place, Stream};
+use firstflight::{
+    AttemptInfo, Authority, Client, ClientError, FirstFlight, MakeFlight, ServerPlace, Stream,
+};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,16 +19,16 @@ pub(super) struct Hellos<'a> {
     sealed: Option<&'a SealedRequest<'a>>,
     /// What became of the seal of a hello in clear, if it is known already.
     report: Option<SealReport>,
-    made: Mutex<Made>,
+    made: Mutex<MadeAttempt>,
 }
 
 /// The beginning of an attempt.
-enum Opening {
+enum AttemptOpening {
     Clear(Box<Hello>),
     Sealed(Box<SealedHello>),
 }
 
-impl Opening {
+impl AttemptOpening {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Clear(hello) => hello.bytes().to_vec(),
@@ -47,8 +49,8 @@ impl Opening {
 }
 
 #[derive(Default)]
-struct Made {
-    hellos: Vec<(u32, Opening)>,
+struct MadeAttempt {
+    hellos: Vec<(u32, AttemptOpening)>,
     /// The network of the first attempt.
     network: Option<NetworkId>,
     /// Why one could not be made.
@@ -56,20 +58,22 @@ struct Made {
 }
 
 impl Hellos<'_> {
-    fn opening(&self, info: &AttemptInfo) -> Result<Opening, ConnectError> {
+    fn opening(&self, info: &AttemptInfo) -> Result<AttemptOpening, ConnectError> {
         let sealed = match self.sealed {
             Some(request) => request.seal_for(self.connector, info)?,
             None => None,
         };
         match sealed {
-            Some(sealed) => Ok(Opening::Sealed(Box::new(sealed))),
-            None => {
-                Ok(Opening::Clear(Box::new(self.connector.hello(self.server, info.into(), self.data)?)))
-            }
+            Some(sealed) => Ok(AttemptOpening::Sealed(Box::new(sealed))),
+            None => Ok(AttemptOpening::Clear(Box::new(self.connector.hello(
+                self.server,
+                info.into(),
+                self.data,
+            )?))),
         }
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
+    fn made(&self) -> MutexGuard<'_, MadeAttempt> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,7 +111,7 @@ impl Connector {
     /// One connect.
     pub(super) async fn attempt(
         &self,
-        (client, at): (&Client, Option<&Place>),
+        (client, at): (&Client, Option<&ServerPlace>),
         server: &Authority,
         data: FirstFlight<'_>,
         sealed: Option<&SealedRequest<'_>>,
@@ -121,7 +125,8 @@ impl Connector {
         };
         let connected = connect.made_by(&hellos).await;
         let Hellos { made, report, .. } = hellos;
-        let Made { hellos, failed, network } = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let MadeAttempt { hellos, failed, network } =
+            made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let ordinary = |was| network.into_iter().for_each(|network| self.ordinary(network, server, was));
         // Whether a flight has left by a way that did not win.
         let (winner, left) = match &connected {
@@ -160,7 +165,7 @@ impl Connector {
         // It fails only when the connection is over, which the handshake will say.
         let _ = stream.set_nodelay(true);
         match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
-            Some((_, Opening::Clear(hello))) => match hello.finish(stream).await {
+            Some((_, AttemptOpening::Clear(hello))) => match hello.finish(stream).await {
                 Ok(stream) => {
                     ordinary(Ordinary::Worked);
                     let declined = sealed.map(|request| request.declined().into());
@@ -171,7 +176,7 @@ impl Connector {
                     Ended::Over(error)
                 }
             },
-            Some((_, Opening::Sealed(hello))) => {
+            Some((_, AttemptOpening::Sealed(hello))) => {
                 let first = stream.outcome().is_accepted();
                 hello.finish(stream, first).await
             }

@@ -11,8 +11,8 @@ use firstflight::credential::NetworkId;
 use firstflight::wire::Instant;
 use firstflight::{AttemptInfo, Authority, FirstFlight, Host, Time, Way};
 use firstflight_seal::{
-    Again, Answer, Bind, Draft, Entry, Event, Failures, Flags, HostName, KeySource, NamePolicy, Plan, REJECT,
-    Reason, Record, Rid, Room, Sent, Target, Then, Trust,
+    Bind, Draft, Entry, Event, Failures, Flags, FlightRoom, HostName, KeySource, NamePolicy, Plan, REJECT,
+    Reason, Record, Rid, Sent, SentAgain, ServerAnswer, Target, Then, Trust,
 };
 use rustls::{Connection, HandshakeKind};
 use std::collections::{HashMap, HashSet};
@@ -281,9 +281,11 @@ impl SealedRequest<'_> {
         let plan = |hello: usize| match (info.way, info.mss) {
             (Way::Udp, mss) => {
                 let mss = mss.unwrap_or(DATAGRAM).saturating_sub(ENCAPSULATION);
-                Room::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
+                FlightRoom::in_udp(mss, OPTIONS, block).plan(hello, self.data.data().len())
             }
-            (Way::Ip, Some(mss)) => Room::in_syn(mss, OPTIONS, block).plan(hello, self.data.data().len()),
+            (Way::Ip, Some(mss)) => {
+                FlightRoom::in_syn(mss, OPTIONS, block).plan(hello, self.data.data().len())
+            }
             _ => self.on_connection(hello).filter(|plan| plan.total <= UNKNOWN_SYN),
         };
         self.seal(connector, info.into(), bind, plan)
@@ -299,7 +301,7 @@ impl SealedRequest<'_> {
     }
 
     fn on_connection(&self, hello: usize) -> Option<Plan> {
-        Room::on_connection().plan(hello, self.data.data().len())
+        FlightRoom::on_connection().plan(hello, self.data.data().len())
     }
 
     fn seal(
@@ -439,30 +441,30 @@ impl SealedHello {
         let (connection, timeout) = hello.into_connection();
         let time = memory.time.clone();
         let began = time.now();
-        let flight = Open { sent, complete, memory };
+        let flight = OpenFlight { sent, complete, memory };
         let mut read = Vec::new();
         let answer = time.timeout(timeout, first_bytes(&mut io, &mut read)).await;
         match answer {
             None => return flight.fail(Event::Timeout, ConnectError::Timeout(timeout)),
             Some(Err(error)) => return flight.fail(Event::Reset, ConnectError::Io(error)),
-            Some(Ok(Answer::Reject)) => {
+            Some(Ok(ServerAnswer::Reject)) => {
                 let mut flight = flight;
                 flight.memory.failed();
                 flight.memory.seal.is_stale(&flight.memory.server);
                 return match flight.sent.handle(Event::Reject, time.now()) {
-                    Then::Again(Again::SameConnection) => {
+                    Then::Again(SentAgain::SameConnection) => {
                         let behind = read.get(REJECT.len()..).unwrap_or_default().to_vec();
                         Ended::Rejected(io, behind, flight.memory.network)
                     }
                     Then::Unknown => Ended::Over(unknown("the server did not open the sealed request")),
                     // Sealed to the same key again, it would be rejected again.
-                    Then::Again(Again::NewConnectionSealed) => {
+                    Then::Again(SentAgain::NewConnectionSealed) => {
                         Ended::Over(ConnectError::Hidden(HiddenError::Rejected))
                     }
                     _ => Ended::Failed(ConnectError::Closed),
                 };
             }
-            Some(Ok(Answer::Tls)) => {}
+            Some(Ok(ServerAnswer::Tls)) => {}
             Some(Ok(_)) => return flight.fail(Event::Close, ConnectError::Closed),
         }
         let mut machine = Machine::new(io, Connection::Client(connection), read);
@@ -495,13 +497,13 @@ impl SealedHello {
 }
 
 /// A flight without an answer.
-struct Open {
+struct OpenFlight {
     sent: Sent,
     complete: bool,
     memory: Memory,
 }
 
-impl Open {
+impl OpenFlight {
     /// No valid Finished of the server answered it.
     fn fail<IO>(mut self, event: Event<'_>, error: ConnectError) -> Ended<IO> {
         self.memory.failed();
@@ -559,16 +561,16 @@ fn unknown(why: &'static str) -> ConnectError {
 }
 
 /// Reads until it is clear what the server's first bytes are.
-async fn first_bytes<IO: AsyncRead + Unpin>(io: &mut IO, read: &mut Vec<u8>) -> io::Result<Answer> {
+async fn first_bytes<IO: AsyncRead + Unpin>(io: &mut IO, read: &mut Vec<u8>) -> io::Result<ServerAnswer> {
     let mut piece = [0; 4096];
     loop {
-        match Answer::read(read) {
-            Answer::More => {}
+        match ServerAnswer::read(read) {
+            ServerAnswer::More => {}
             answer => return Ok(answer),
         }
         let count = io.read(&mut piece).await?;
         if count == 0 {
-            return Ok(Answer::Close);
+            return Ok(ServerAnswer::Close);
         }
         read.extend_from_slice(piece.get(..count).unwrap_or_default());
     }
@@ -587,7 +589,7 @@ where
         Ok(()) => sealed.finish(io, true).await,
         Err(error) => {
             let SealedHello { sent, complete, memory, .. } = sealed;
-            Open { sent, complete, memory }.fail(Event::Reset, ConnectError::Io(error))
+            OpenFlight { sent, complete, memory }.fail(Event::Reset, ConnectError::Io(error))
         }
     }
 }

@@ -43,11 +43,11 @@ const FAILURE_LASTS: Duration = Duration::from_secs(10);
 pub struct DnsKeys {
     names: Names,
     patience: Duration,
-    found: Mutex<Found>,
+    found: Mutex<FoundSealKeys>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct FoundSealKeys {
     known: HashMap<Authority, (Looked, Instant)>,
     asking: HashMap<Authority, watch::Receiver<bool>>,
     /// How often all was forgotten. An answer to an earlier question is not kept.
@@ -69,7 +69,7 @@ impl DnsKeys {
         self
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, FoundSealKeys> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,7 @@ impl DnsKeys {
 
     pub(super) fn forget_all(&self) {
         let mut found = self.found();
-        *found = Found { era: found.era + 1, ..Found::default() };
+        *found = FoundSealKeys { era: found.era + 1, ..FoundSealKeys::default() };
     }
 
     /// The key of a server. Looks it up beside `meanwhile`, and then waits for as long as patience lasts.

@@ -2,7 +2,7 @@
 
 use super::server::{SealServer, locked};
 use firstflight::credential::asap::Identity;
-use firstflight_files::{LastProblem, ReadError, Seen, check_writable};
+use firstflight_files::{FileStamp, LastProblem, ReadError, check_writable};
 use firstflight_seal::{ChainFault, HostName, KeyFile, KeyFileError, KeySet, SharedStrikeRegister};
 use std::fmt;
 use std::io;
@@ -134,7 +134,7 @@ struct Source {
     is_farm: bool,
     /// The number of the key that clients are told to use.
     current: Option<NonZeroU8>,
-    seen: Seen,
+    seen: FileStamp,
     /// The minute in which a farm's keys were derived.
     minute: u64,
     problem: LastProblem,
@@ -281,7 +281,7 @@ impl SealFiles {
 impl Source {
     fn open(path: &Path, forward: Forward) -> Result<Self, SealFileError> {
         // Before the file is read, so that no change is missed.
-        let seen = Seen::at(path);
+        let seen = FileStamp::at(path);
         let (file, keys) = read(path, now(), forward)?;
         let is_farm = matches!(file, KeyFile::Farm(_));
         if is_farm {
@@ -298,7 +298,7 @@ impl Source {
             is_farm,
             current: None,
             // A farm's file may have been written.
-            seen: if is_farm { Seen::at(path) } else { seen },
+            seen: if is_farm { FileStamp::at(path) } else { seen },
             minute: now() / FARM_EVERY,
             problem: LastProblem::default(),
         })
@@ -311,7 +311,7 @@ impl Source {
         if !self.seen.may_have_changed(&self.path) && !due && !again {
             return;
         }
-        let found = Seen::at(&self.path);
+        let found = FileStamp::at(&self.path);
         let changed = again || !found.is_same_version(&self.seen);
         match self.read_again(server, changed) {
             Ok(Read { count, current }) => {
@@ -320,7 +320,7 @@ impl Source {
                 }
                 self.use_from_now_on(current);
                 // The file of a farm may have been written.
-                self.seen = if self.is_farm { Seen::at(&self.path) } else { found };
+                self.seen = if self.is_farm { FileStamp::at(&self.path) } else { found };
                 self.minute = minute;
                 self.problem.over();
             }

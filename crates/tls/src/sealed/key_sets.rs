@@ -2,7 +2,7 @@
 
 use super::server::locked;
 use firstflight_seal::{
-    Flight, Hello, HostName, Inner, KeySet, OpenError, Opened, Record, RotateError, SealKey,
+    Flight, Hello, HostName, Inner, KeySet, OpenError, OpenedFlight, Record, RotateError, SealKey,
 };
 use std::io;
 use std::num::NonZeroU8;
@@ -33,7 +33,7 @@ impl Served {
 /// A flight, and the keys that opened it.
 #[derive(Debug)]
 pub(crate) struct OpenedBy {
-    opened: Opened,
+    opened: OpenedFlight,
     served: Served,
 }
 
@@ -46,8 +46,8 @@ impl OpenedBy {
         self.opened.inner()
     }
 
-    /// As [`Opened::check`]: the ClientHello must name a server that is served with these keys, and with no others, and that
-    /// `here` serves as well: keys may be shared by listeners of other sites.
+    /// As [`OpenedFlight::check`]: the ClientHello must name a server that is served with these keys, and with no
+    /// others, and that `here` serves as well: keys may be shared by listeners of other sites.
     pub(crate) fn check(&self, here: impl Fn(&HostName) -> bool) -> Result<Hello<'_>, OpenError> {
         let with_these_keys = |name: &HostName| match &self.served.names {
             Some(names) => names.contains(name),

@@ -1,10 +1,10 @@
 use super::*;
 
-fn place(name: &str, network: NetworkId) -> Place {
-    Place { server: format!("{name}:443").parse().unwrap(), network, alpn: Vec::new() }
+fn place(name: &str, network: NetworkId) -> TicketPlace {
+    TicketPlace { server: format!("{name}:443").parse().unwrap(), network, alpn: Vec::new() }
 }
 
-fn hint(tickets: &Arc<Tickets>, place: &Place) -> AtPlace {
+fn hint(tickets: &Arc<Tickets>, place: &TicketPlace) -> AtPlace {
     AtPlace::new(tickets, place.clone(), Groups::Classical)
 }
 

@@ -5,7 +5,8 @@ use super::{Ca, NAME, REQUEST, Recorded, site};
 use firstflight::Time;
 use firstflight_tls::rustls::{self, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use firstflight_tls::seal::{
-    Bind, Draft, Flags, Flight, HostName, Inner, KeySet, KeySource, Record, Rid, Room, SealKey, Target, seal,
+    Bind, Draft, Flags, Flight, FlightRoom, HostName, Inner, KeySet, KeySource, Record, Rid, SealKey, Target,
+    seal,
 };
 use firstflight_tls::{Acceptor, AcceptorBuilder, Connector, SealClient, SealServer, SealServerBuilder};
 use rand_chacha::ChaCha20Rng;
@@ -147,7 +148,7 @@ impl Parts {
         let rid = Rid::from_bytes([rid; 16]);
         let draft = Draft::new(to, rid, bind, t_ms, flags, REQUEST, protocol).unwrap();
         let (client, hello) = hello(config, server, draft.alpn().to_vec());
-        let plan = Room::on_connection().plan(hello.len(), REQUEST.len()).unwrap();
+        let plan = FlightRoom::on_connection().plan(hello.len(), REQUEST.len()).unwrap();
         // Without the checks of a draft.
         let inner = Inner { rid, bind, t_ms, flags, hello: &hello, request: REQUEST };
         let flight = seal(&inner, &to, plan.total, &mut rng(3)).unwrap();

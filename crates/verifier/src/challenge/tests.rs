@@ -4,8 +4,13 @@ use rand_core::SeedableRng;
 
 const KEY: [u8; 32] = [7; 32];
 
-fn asking(client: &str) -> Asking<'static> {
-    Asking { class: 1, client: client.parse().unwrap(), key: &KEY, transaction: TransactionId([1; 8]) }
+fn asking(client: &str) -> ChallengeSubject<'static> {
+    ChallengeSubject {
+        class: 1,
+        client: client.parse().unwrap(),
+        key: &KEY,
+        transaction: TransactionId([1; 8]),
+    }
 }
 
 fn own(now: Instant, rng: &mut ChaCha20Rng) -> OwnKeys {
@@ -30,9 +35,9 @@ fn a_challenge_is_good_for_ten_seconds_and_for_what_it_was_made() {
     for other in [
         asking("192.0.2.2:5000"),
         asking("192.0.2.1:5001"),
-        Asking { class: 5, ..asked },
-        Asking { key: &other_key, ..asked },
-        Asking { transaction: TransactionId([2; 8]), ..asked },
+        ChallengeSubject { class: 5, ..asked },
+        ChallengeSubject { key: &other_key, ..asked },
+        ChallengeSubject { transaction: TransactionId([2; 8]), ..asked },
     ] {
         assert!(!keys.is_good(&challenge, &other, at), "{other:?}");
     }

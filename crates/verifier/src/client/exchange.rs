@@ -25,10 +25,10 @@ pub(super) struct Conversation {
     route: Route,
     peer: Peer,
     patience: Patience,
-    way: Way,
+    way: ExchangeWay,
 }
 
-enum Way {
+enum ExchangeWay {
     Datagrams(UdpSocket, Challenge),
     Stream,
 }
@@ -44,7 +44,7 @@ impl Conversation {
     ) -> Result<Self, Fault> {
         let (patience, route) = (*patience, route.clone());
         if matches!(route, Route::Streams(_)) {
-            return Ok(Self { route, peer, patience, way: Way::Stream });
+            return Ok(Self { route, peer, patience, way: ExchangeWay::Stream });
         }
         let any: IpAddr =
             if peer.address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -57,10 +57,10 @@ impl Conversation {
             route.handle_answer(peer.address);
         }
         let way = match answer {
-            Some(Message::Challenge(message)) => Way::Datagrams(socket, message.challenge),
+            Some(Message::Challenge(message)) => ExchangeWay::Datagrams(socket, message.challenge),
             Some(Message::Refused(refused)) => return Err(Fault::Refused(refused)),
             Some(_) => return Err(Fault::Nonsense),
-            None => Way::Stream,
+            None => ExchangeWay::Stream,
         };
         Ok(Self { route, peer, patience, way })
     }
@@ -72,20 +72,20 @@ impl Conversation {
     ) -> Result<Message, Fault> {
         for _ in 0..CHALLENGES {
             let answer = match &self.way {
-                Way::Stream => return self.ask_by_stream(&make(None, false)).await,
-                Way::Datagrams(socket, challenge) => {
+                ExchangeWay::Stream => return self.ask_by_stream(&make(None, false)).await,
+                ExchangeWay::Datagrams(socket, challenge) => {
                     let message = make(Some(*challenge), true);
                     ask_by_datagram(&self.route, socket, self.peer, &self.patience, &message).await
                 }
             };
             match (answer, &mut self.way) {
                 // The challenge expired while the client waited for others.
-                (Some(Message::Challenge(message)), Way::Datagrams(_, challenge)) => {
+                (Some(Message::Challenge(message)), ExchangeWay::Datagrams(_, challenge)) => {
                     *challenge = message.challenge;
                 }
                 (Some(Message::Refused(refused)), _) => return Err(Fault::Refused(refused)),
                 (Some(message), _) => return Ok(message),
-                (None, way) => *way = Way::Stream,
+                (None, way) => *way = ExchangeWay::Stream,
             }
         }
         Err(Fault::Nonsense)

@@ -100,7 +100,7 @@ pub async fn reach(
     patience: &Patience,
 ) -> Result<Reach, (SocketAddr, Fault)> {
     let [first, second] = verifiers;
-    let mut asking = Asking { socket, contacted: vec![first], patience: *patience };
+    let mut asking = AskingVerifier { socket, contacted: vec![first], patience: *patience };
     // Ask in this order, so that the second verifier is still a stranger when the probe comes.
     let (seen, strangers) = asking.probe(first).await.map_err(|fault| (first, fault))?;
     asking.contacted.push(second);
@@ -114,14 +114,14 @@ pub fn is_pair([first, second]: [SocketAddr; 2]) -> bool {
     first.ip() != second.ip() && first.is_ipv4() == second.is_ipv4()
 }
 
-pub(super) struct Asking<S> {
+pub(super) struct AskingVerifier<S> {
     pub(super) socket: S,
     /// The addresses that the socket has sent to, which are not strangers.
     pub(super) contacted: Vec<SocketAddr>,
     pub(super) patience: Patience,
 }
 
-impl<S: Datagrams + Send> Asking<S> {
+impl<S: Datagrams + Send> AskingVerifier<S> {
     /// The socket's address as `verifier` sees it, and its challenge.
     async fn challenge(
         &mut self,

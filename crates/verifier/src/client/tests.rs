@@ -95,7 +95,7 @@ async fn a_probe_from_elsewhere_arrives_on_an_open_network() {
     let asking = [first.address, second.address];
     // The client waits until no probe has come.
     let patience = Patience { sends: 2, ..Patience::default() };
-    let mut asked = reach::Asking { socket: &socket, contacted: asking.to_vec(), patience };
+    let mut asked = reach::AskingVerifier { socket: &socket, contacted: asking.to_vec(), patience };
     asked.contacted.push(known.address);
     let (_, strangers) = asked.probe(known.address).await.unwrap();
     assert!(!strangers);

@@ -1,7 +1,7 @@
 //! A pool in a file. Its times are those of a clock that starts with the machine, so the file is of no use
 //! after a restart of the machine.
 
-use super::site::Site;
+use super::site::PoolSite;
 use super::state::State;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::{ClientCertificate, PrivateKey};
@@ -46,7 +46,7 @@ impl Drop for Saved {
 }
 
 impl Saved {
-    fn of(network: NetworkId, site: Option<&Site>, certificate: &ClientCertificate) -> Self {
+    fn of(network: NetworkId, site: Option<&PoolSite>, certificate: &ClientCertificate) -> Self {
         Self {
             network: to_hex(&network.0).to_string(),
             verifier: certificate.verifier().to_string(),
@@ -54,7 +54,7 @@ impl Saved {
             certificate: to_hex(&certificate.body().to_bytes()).to_string(),
             key: to_hex(&*certificate.key().to_seed()).to_string(),
             obtained: certificate.obtained().as_nanos(),
-            site: site.map(Site::to_string),
+            site: site.map(PoolSite::to_string),
         }
     }
 
@@ -73,7 +73,7 @@ impl Saved {
         let issuer = (state.issuers.iter()).position(|issuer| {
             issuer.key == *certificate.verifier() && issuer.address.is_ipv4() == self.address.is_ipv4()
         })?;
-        state.restore(network, issuer, self.site.as_deref().map(Site::new), certificate);
+        state.restore(network, issuer, self.site.as_deref().map(PoolSite::new), certificate);
         Some(())
     }
 }

@@ -101,7 +101,7 @@ fn no_visit_of_a_hundred_ends_as_expired() {
                 while bench.now < until {
                     bench.step();
                 }
-                let (site, server) = (Site::new("a.example"), SERVER.parse().unwrap());
+                let (site, server) = (PoolSite::new("a.example"), SERVER.parse().unwrap());
                 let trusted = [key().public().id()];
                 let Some(certificate) = bench.state.certificate_for(&site, server, &trusted, bench.now)
                 else {

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 /// It should be a registrable domain, because all of its servers belong to one owner. To find that domain one
 /// needs the public suffix list, whose licence (MPL-2.0) this project does not accept. So by default a site
 /// is a whole host name. This links no more than a domain would, and uses more certificates. A caller that
-/// has the list passes the registrable domain to [`Site::new`] instead of the host name.
+/// has the list passes the registrable domain to [`PoolSite::new`] instead of the host name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Site(Kind);
+pub struct PoolSite(Kind);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Kind {
@@ -18,7 +18,7 @@ enum Kind {
     Address(IpAddr),
 }
 
-impl Site {
+impl PoolSite {
     /// A host name in upper or lower case, with or without a final dot, or an address.
     #[must_use]
     pub fn new(host: &str) -> Self {
@@ -38,13 +38,13 @@ impl Site {
     }
 }
 
-impl From<IpAddr> for Site {
+impl From<IpAddr> for PoolSite {
     fn from(address: IpAddr) -> Self {
         Self(Kind::Address(address))
     }
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for PoolSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Name(name) => f.write_str(name),
@@ -55,23 +55,23 @@ impl fmt::Display for Site {
 
 #[cfg(test)]
 mod tests {
-    use super::Site;
+    use super::PoolSite;
 
     #[test]
     fn a_site_is_a_name_without_case_or_an_address() {
-        assert_eq!(Site::new("WWW.Example.com."), Site::new("www.example.com"));
-        assert_ne!(Site::new("example.com"), Site::new("www.example.com"));
-        let hidden = Site::behind("a.example", "p.example");
-        assert_eq!(Site::new(&hidden.to_string()), hidden);
-        assert!(["a.example", "p.example"].into_iter().all(|name| Site::new(name) != hidden));
-        assert_ne!(Site::behind("b.example", "p.example"), hidden);
+        assert_eq!(PoolSite::new("WWW.Example.com."), PoolSite::new("www.example.com"));
+        assert_ne!(PoolSite::new("example.com"), PoolSite::new("www.example.com"));
+        let hidden = PoolSite::behind("a.example", "p.example");
+        assert_eq!(PoolSite::new(&hidden.to_string()), hidden);
+        assert!(["a.example", "p.example"].into_iter().all(|name| PoolSite::new(name) != hidden));
+        assert_ne!(PoolSite::behind("b.example", "p.example"), hidden);
         assert_eq!(
-            Site::new("[2001:DB8::1]"),
-            Site::from("2001:db8::1".parse::<std::net::IpAddr>().unwrap())
+            PoolSite::new("[2001:DB8::1]"),
+            PoolSite::from("2001:db8::1".parse::<std::net::IpAddr>().unwrap())
         );
         for text in ["www.example.com", "192.0.2.1", "2001:db8::1"] {
-            assert_eq!(Site::new(text).to_string(), text);
-            assert_eq!(Site::new(&Site::new(text).to_string()), Site::new(text));
+            assert_eq!(PoolSite::new(text).to_string(), text);
+            assert_eq!(PoolSite::new(&PoolSite::new(text).to_string()), PoolSite::new(text));
         }
     }
 }

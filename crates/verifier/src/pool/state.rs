@@ -1,6 +1,6 @@
 //! The pool as a machine: the certificates that it has and gives out, and those that it wants next.
 
-use super::site::Site;
+use super::site::PoolSite;
 use crate::client::IssuerAddress;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
@@ -85,7 +85,7 @@ pub(crate) fn due(certificate: &ClientCertificate) -> Instant {
 
 /// A certificate in the pool.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct PooledCertificate {
     pub(super) certificate: Arc<ClientCertificate>,
     /// When it was last given to its site. `None` if it has not been given out since it arrived.
     used: Option<Instant>,
@@ -93,7 +93,7 @@ pub(super) struct Held {
     renewing: bool,
 }
 
-impl Held {
+impl PooledCertificate {
     const fn new(certificate: Arc<ClientCertificate>) -> Self {
         Self { certificate, used: None, renewing: false }
     }
@@ -112,15 +112,15 @@ impl Held {
 pub(super) struct Shelf {
     /// When it was made, as a count of changes. A network that was forgotten and came back has another one.
     born: u64,
-    pub(super) fresh: Vec<Held>,
-    pub(super) sites: BTreeMap<Site, Held>,
+    pub(super) fresh: Vec<PooledCertificate>,
+    pub(super) sites: BTreeMap<PoolSite, PooledCertificate>,
     /// New ones that are being obtained.
     asked: usize,
     failures: u32,
     retry_at: Instant,
     /// Sites whose servers do not see the address that the verifier saw, and until when the pool assumes
     /// that.
-    mismatched: BTreeMap<(Site, IpAddr), Instant>,
+    mismatched: BTreeMap<(PoolSite, IpAddr), Instant>,
     /// How many certificates were replaced for this reason, and when the next one may be.
     replaced: u32,
     replace_at: Instant,
@@ -128,12 +128,12 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// Whether the site's server may see the certified address.
-    fn fits(&self, site: &Site, held: &Held, now: Instant) -> bool {
+    fn fits(&self, site: &PoolSite, held: &PooledCertificate, now: Instant) -> bool {
         let known = || self.mismatched.get(&(site.clone(), held.certificate.address()));
         self.mismatched.is_empty() || known().is_none_or(|until| *until <= now)
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Held> {
+    fn all(&mut self) -> impl Iterator<Item = &mut PooledCertificate> {
         self.fresh.iter_mut().chain(self.sites.values_mut())
     }
 }
@@ -191,7 +191,7 @@ impl State {
         self.shelves.iter().filter(|((network, _), _)| *network == self.network).map(|(_, shelf)| shelf)
     }
 
-    pub(crate) fn is_mismatched(&self, site: &Site, now: Instant) -> bool {
+    pub(crate) fn is_mismatched(&self, site: &PoolSite, now: Instant) -> bool {
         self.here().any(|shelf| shelf.mismatched.iter().any(|((of, _), until)| of == site && *until > now))
     }
 
@@ -211,7 +211,7 @@ impl State {
 
     pub(crate) fn certificate_for(
         &mut self,
-        site: &Site,
+        site: &PoolSite,
         server: IpAddr,
         trusted: &[VerifierId],
         now: Instant,
@@ -268,7 +268,7 @@ impl State {
             }
             let born = shelf.born;
             let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number), born };
-            let due = |held: &Held| !held.renewing && held.due() <= now;
+            let due = |held: &PooledCertificate| !held.renewing && held.due() <= now;
             let fresh = shelf.fresh.iter_mut().find(|held| due(held));
             // A site that was not visited since its certificate arrived needs no new one.
             let found =
@@ -289,10 +289,14 @@ impl State {
     pub(crate) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         self.here()
             .filter_map(|shelf| {
-                let waits = |held: &&Held| !held.renewing;
-                let fresh = shelf.fresh.iter().filter(waits).map(Held::due);
-                let sites =
-                    shelf.sites.values().filter(waits).filter(|held| held.used.is_some()).map(Held::due);
+                let waits = |held: &&PooledCertificate| !held.renewing;
+                let fresh = shelf.fresh.iter().filter(waits).map(PooledCertificate::due);
+                let sites = shelf
+                    .sites
+                    .values()
+                    .filter(waits)
+                    .filter(|held| held.used.is_some())
+                    .map(PooledCertificate::due);
                 let lacking = shelf.fresh.len() + shelf.asked < self.config.fresh;
                 let next = fresh.chain(sites).chain(lacking.then_some(now)).min();
                 next.map(|next| next.max(shelf.retry_at))
@@ -303,7 +307,7 @@ impl State {
     pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
         let Some(shelf) = self.shelf_of(&wish) else { return };
         (shelf.failures, shelf.retry_at) = (0, Instant::ZERO);
-        let new = Held::new(Arc::new(certificate));
+        let new = PooledCertificate::new(Arc::new(certificate));
         match wish.renew {
             Some(old) => {
                 // It replaces the old certificate, for the same site.
@@ -367,7 +371,7 @@ impl State {
     /// The site's server does not see the address of this certificate. From time to time the pool drops an
     /// unused certificate for this address, so that a new one is obtained for the address that the verifier
     /// sees now.
-    pub(crate) fn mismatched(&mut self, site: &Site, certificate: &ClientCertificate, now: Instant) {
+    pub(crate) fn mismatched(&mut self, site: &PoolSite, certificate: &ClientCertificate, now: Instant) {
         let (network, address) = (self.network, certificate.address());
         let issuer = |issuer: &IssuerAddress| {
             issuer.key == *certificate.verifier() && issuer.address.is_ipv4() == address.is_ipv4()
@@ -384,7 +388,7 @@ impl State {
         if shelf.sites.get(site).is_some_and(|held| held.certificate.body().client_key == key) {
             shelf.sites.remove(site);
         }
-        let alike = |held: &Held| held.certificate.address() == address && !held.renewing;
+        let alike = |held: &PooledCertificate| held.certificate.address() == address && !held.renewing;
         if shelf.replace_at <= now
             && let Some(at) = shelf.fresh.iter().position(alike)
         {
@@ -401,7 +405,7 @@ impl State {
         &mut self,
         network: NetworkId,
         issuer: usize,
-        site: Option<Site>,
+        site: Option<PoolSite>,
         certificate: ClientCertificate,
     ) {
         if !self.visited.contains(&network) {
@@ -412,10 +416,10 @@ impl State {
         }
         let shelf = self.shelves.entry((network, issuer)).or_default();
         let obtained = certificate.obtained();
-        let held = Held::new(Arc::new(certificate));
+        let held = PooledCertificate::new(Arc::new(certificate));
         match site {
             Some(site) if shelf.sites.len() < self.config.sites => {
-                shelf.sites.insert(site, Held { used: Some(obtained), ..held });
+                shelf.sites.insert(site, PooledCertificate { used: Some(obtained), ..held });
             }
             None if shelf.fresh.len() < self.config.fresh => shelf.fresh.push(held),
             _ => {}

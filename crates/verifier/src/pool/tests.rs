@@ -64,14 +64,14 @@ impl Bench {
     fn get(&mut self, site: &str, trusted: &[u8], now: Instant) -> Option<[u8; 32]> {
         let trusted: Vec<_> = trusted.iter().map(|seed| key(*seed).public().id()).collect();
         let server = SERVER.parse().unwrap();
-        let found = self.state.certificate_for(&Site::new(site), server, &trusted, now);
+        let found = self.state.certificate_for(&PoolSite::new(site), server, &trusted, now);
         found.map(|certificate| certificate.body().client_key)
     }
 }
 
 /// Reports that the site's server sees another address than the verifier.
 fn mismatch(bench: &mut Bench, site: &str, now: Instant) {
-    let (site, server, trusted) = (Site::new(site), SERVER.parse().unwrap(), [key(1).public().id()]);
+    let (site, server, trusted) = (PoolSite::new(site), SERVER.parse().unwrap(), [key(1).public().id()]);
     let certificate = bench.state.certificate_for(&site, server, &trusted, now).unwrap();
     bench.state.mismatched(&site, &certificate, now);
 }
@@ -144,7 +144,7 @@ fn only_what_the_server_trusts_and_of_its_family() {
     assert_ne!(bench.get("a.example", &[1], at(3)), Some(second));
     let v6 = "2001:db8::80".parse().unwrap();
     let trusted = [key(3).public().id()];
-    assert!(bench.state.certificate_for(&Site::new("a.example"), v6, &trusted, at(4)).is_some());
+    assert!(bench.state.certificate_for(&PoolSite::new("a.example"), v6, &trusted, at(4)).is_some());
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn what_a_server_refused_is_forgotten() {
     let trusted = [key(1).public().id()];
     let get = |bench: &mut Bench| {
         let server = SERVER.parse().unwrap();
-        bench.state.certificate_for(&Site::new("a.example"), server, &trusted, at(1)).unwrap()
+        bench.state.certificate_for(&PoolSite::new("a.example"), server, &trusted, at(1)).unwrap()
     };
     let first = get(&mut bench);
     bench.state.forget(&first);
@@ -291,7 +291,7 @@ proptest! {
             match step {
                 0..4 => {
                     let trusted = [key(2).public().id(), key(1).public().id()];
-                    let name = Site::new(&format!("{site}.example"));
+                    let name = PoolSite::new(&format!("{site}.example"));
                     let server = SERVER.parse().unwrap();
                     if let Some(found) = bench.state.certificate_for(&name, server, &trusted, now) {
                         prop_assert!(found.remaining(now) > Duration::ZERO);
@@ -405,7 +405,7 @@ async fn a_pool_fills_itself() {
     };
     full(&pool).await;
     let trusted = [known.id()];
-    let (a, b) = (Site::new("a.example"), Site::new("b.example"));
+    let (a, b) = (PoolSite::new("a.example"), PoolSite::new("b.example"));
     let local = "127.0.0.1".parse().unwrap();
     let first = pool.certificate_for(&a, local, &trusted).unwrap();
     let second = pool.certificate_for(&b, local, &trusted).unwrap();

@@ -38,7 +38,7 @@ pub(super) struct Host {
 
 /// A verifier as a site's record names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct VerifierOfSite {
     pub(super) key: PublicKey,
     pub(super) at: Host,
     /// It is for all names below its own.
@@ -69,13 +69,13 @@ impl Host {
 
 /// For which hosts a verifier is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Site {
+pub(super) struct HostRule {
     pub(super) name: String,
     /// For those below the name, too.
     wide: bool,
 }
 
-impl Site {
+impl HostRule {
     pub(super) fn has(&self, host: &str) -> bool {
         if self.wide { is_below(host, &self.name) } else { host == self.name }
     }
@@ -102,7 +102,7 @@ impl fmt::Display for Host {
     }
 }
 
-impl Named {
+impl VerifierOfSite {
     /// The verifier of a record, if it may be learnt.
     pub(super) fn read(one: &SiteVerifier<'_>) -> Option<Self> {
         let key = PublicKey::from_bytes(one.key);
@@ -126,9 +126,9 @@ impl Named {
     /// The site of the record of `host` that named it. A verifier that says that it is for all names below its own, and the host's is
     /// one of them, is for all of them: the owner of that name says so, too, in the verifier's own record. Any other one is for
     /// `host`.
-    pub(super) fn site(&self, host: &str) -> Site {
+    pub(super) fn site(&self, host: &str) -> HostRule {
         let wide = self.below && is_below(host, &self.at.name);
-        Site { name: if wide { self.at.name.clone() } else { host.to_owned() }, wide }
+        HostRule { name: if wide { self.at.name.clone() } else { host.to_owned() }, wide }
     }
 }
 

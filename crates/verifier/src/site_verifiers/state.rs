@@ -1,6 +1,6 @@
 //! The machine: what was learnt, and what is to be asked next.
 
-use super::rules::{Host, Named, Site, group, prefix};
+use super::rules::{Host, HostRule, VerifierOfSite, group, prefix};
 use crate::pool::{due, is_usable};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
@@ -55,22 +55,22 @@ pub(super) enum Task {
 /// A certificate to obtain.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
-    pub(super) named: Named,
+    pub(super) named: VerifierOfSite,
     pub(super) v4: bool,
     /// The certificate that it renews.
     pub(super) old: Option<Arc<ClientCertificate>>,
     /// The address of this host by which the visit went.
     pub(super) source: IpAddr,
-    pub(super) site: Site,
+    pub(super) site: HostRule,
     /// The network's number.
     era: u64,
 }
 
 /// What a record named, whose verifiers agree.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct RecordAnswer {
     /// In the site's order.
-    pub(super) verifiers: Vec<Named>,
+    pub(super) verifiers: Vec<VerifierOfSite>,
     /// How long the answers may be used, at least.
     pub(super) ttl: Duration,
     pub(super) authentic: bool,
@@ -135,9 +135,9 @@ struct Naming {
 
 /// A learnt verifier.
 #[derive(Debug)]
-pub(super) struct Learnt {
-    pub(super) named: Named,
-    pub(super) site: Site,
+pub(super) struct LearntState {
+    pub(super) named: VerifierOfSite,
+    pub(super) site: HostRule,
     /// The host whose record named it last.
     pub(super) by: String,
     pub(super) since: Instant,
@@ -164,7 +164,7 @@ struct Shelf {
     retry_at: Instant,
 }
 
-impl Learnt {
+impl LearntState {
     fn is_alive(&self, now: Instant) -> bool {
         let visit = self.authentic || (self.visited + VISIT > now && self.since + LONGEST_VISIT > now);
         self.until > now && visit
@@ -202,7 +202,7 @@ pub(super) struct State {
     naming: LruCache<String, Naming>,
     /// A record is being asked about.
     learning: bool,
-    pub(super) learnt: Vec<Learnt>,
+    pub(super) learnt: Vec<LearntState>,
     records: Spent,
     datagrams: Spent,
     /// By the group of hosts that named them.
@@ -344,18 +344,22 @@ impl State {
 
     /// The verifiers of the record of `host` that may be learnt: the first two that its server trusts. What else the client knows
     /// has no influence, or a site could find out what that is.
-    pub(super) fn choose(&mut self, host: &str, named: impl Iterator<Item = Named>) -> Vec<Named> {
+    pub(super) fn choose(
+        &mut self,
+        host: &str,
+        named: impl Iterator<Item = VerifierOfSite>,
+    ) -> Vec<VerifierOfSite> {
         let Some(naming) = self.naming.peek(host) else { return Vec::new() };
         named.filter(|one| naming.trusted.contains(&one.key.id())).take(FOR_A_HOST).collect()
     }
 
     /// Answers a [`Task::Learn`]; `None` if nobody answered. What `host` named before and does not name now is forgotten.
-    pub(super) fn handle_learnt(&mut self, host: &str, era: u64, answer: Option<Answer>, now: Instant) {
+    pub(super) fn handle_learnt(&mut self, host: &str, era: u64, answer: Option<RecordAnswer>, now: Instant) {
         if era != self.era {
             return;
         }
         self.learning = false;
-        let Some(Answer { verifiers, ttl, authentic }) = answer else { return };
+        let Some(RecordAnswer { verifiers, ttl, authentic }) = answer else { return };
         let naming = self.naming.peek_mut(host);
         let source = naming.as_ref().and_then(|naming| naming.source);
         if let Some(naming) = naming {
@@ -370,7 +374,7 @@ impl State {
                 one.authentic = authentic;
                 host.clone_into(&mut one.by);
             } else if self.has_place(host, now) {
-                let mut one = Learnt {
+                let mut one = LearntState {
                     named,
                     site,
                     by: host.to_owned(),
@@ -407,7 +411,7 @@ impl State {
     }
 
     /// Whether a datagram may leave to a verifier of this site at this address now. It counts as sent.
-    pub(super) fn spend_datagram(&mut self, site: &Site, to: SocketAddr, now: Instant) -> bool {
+    pub(super) fn spend_datagram(&mut self, site: &HostRule, to: SocketAddr, now: Instant) -> bool {
         let group = group(&site.name);
         if self.answered.get(&to).is_some_and(|until| *until > now) {
             return self.datagrams.spend(&DATAGRAMS, &group, now);
@@ -427,7 +431,7 @@ impl State {
     }
 
     /// A verifier of this site at this address has given a challenge.
-    pub(super) fn handle_challenge(&mut self, site: &Site, from: SocketAddr, now: Instant) {
+    pub(super) fn handle_challenge(&mut self, site: &HostRule, from: SocketAddr, now: Instant) {
         self.strangers.remove(&(group(&site.name), prefix(from.ip())));
         self.answered.retain(|_, until| *until > now);
         if self.answered.len() >= STRANGERS {
@@ -441,9 +445,10 @@ impl State {
         self.era
     }
 
-    fn of(&mut self, wish: &Wish) -> Option<&mut Learnt> {
+    fn of(&mut self, wish: &Wish) -> Option<&mut LearntState> {
         let era = self.era;
-        let same = |one: &&mut Learnt| wish.era == era && one.named == wish.named && one.site == wish.site;
+        let same =
+            |one: &&mut LearntState| wish.era == era && one.named == wish.named && one.site == wish.site;
         self.learnt.iter_mut().find(same)
     }
 
@@ -479,7 +484,7 @@ impl State {
         now: Instant,
     ) -> Option<Arc<ClientCertificate>> {
         self.drop_over(now);
-        let usable = |one: &mut Learnt, id: &VerifierId| {
+        let usable = |one: &mut LearntState, id: &VerifierId| {
             let certificate = one.family(v4).certificate.clone().filter(|_| one.named.key.id() == *id)?;
             if seen.is_some_and(|seen| seen != certificate.address()) {
                 drop_verifier(one);
@@ -494,7 +499,7 @@ impl State {
     /// Whether there is any certificate.
     pub(super) fn has_any(&self, now: Instant) -> bool {
         let alive = self.learnt.iter().filter(|one| one.is_alive(now));
-        alive.flat_map(Learnt::certificates).any(|held| is_usable(held, now))
+        alive.flat_map(LearntState::certificates).any(|held| is_usable(held, now))
     }
 
     /// A server refused this certificate. Returns whether it is one of these.
@@ -512,7 +517,7 @@ impl State {
         self.holder(certificate).map(drop_verifier).is_some()
     }
 
-    fn holder(&mut self, certificate: &ClientCertificate) -> Option<&mut Learnt> {
+    fn holder(&mut self, certificate: &ClientCertificate) -> Option<&mut LearntState> {
         let key = certificate.body().client_key;
         self.learnt.iter_mut().find(|one| one.certificates().any(|held| held.body().client_key == key))
     }
@@ -530,7 +535,7 @@ impl State {
 }
 
 /// It stays in the list until its record ends, so that it is not learnt again.
-fn drop_verifier(one: &mut Learnt) {
+fn drop_verifier(one: &mut LearntState) {
     one.dropped = true;
     one.by_family = Default::default();
 }

@@ -28,12 +28,12 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 5));
 
 /// A verifier that says that it is for all names below its own.
-fn named(seed: u8, name: &str) -> Named {
+fn named(seed: u8, name: &str) -> VerifierOfSite {
     let at = Host { name: name.into(), port: 4433 };
-    Named { key: secret(seed).public(), at, below: true, points: Vec::new() }
+    VerifierOfSite { key: secret(seed).public(), at, below: true, points: Vec::new() }
 }
 
-fn site(name: &str) -> Site {
+fn site(name: &str) -> HostRule {
     named(1, name).site(name)
 }
 
@@ -51,12 +51,12 @@ impl Bench {
     }
 
     /// The record of a host names these verifiers. It may be used for `ttl` seconds.
-    fn learn(&mut self, by: &str, verifiers: Vec<Named>, ttl: u64, authentic: bool, now: u64) {
+    fn learn(&mut self, by: &str, verifiers: Vec<VerifierOfSite>, ttl: u64, authentic: bool, now: u64) {
         let trusted = verifiers.iter().map(|one| one.key.id()).collect();
         self.state.handle_record(&host(by), trusted, Duration::from_secs(ttl), at(now));
         self.state.handle_visit(by, V4, Duration::from_secs(DAY), at(now));
         let chosen = self.state.choose(by, verifiers.into_iter());
-        let answer = Answer { verifiers: chosen, ttl: Duration::from_secs(ttl), authentic };
+        let answer = RecordAnswer { verifiers: chosen, ttl: Duration::from_secs(ttl), authentic };
         let era = self.state.era();
         self.state.handle_learnt(by, era, Some(answer), at(now));
     }
@@ -151,7 +151,13 @@ fn a_verifier_serves_the_host_that_named_it_or_what_is_below_its_own_name() {
     assert!(!bench.shown("x.a.example.com", 2, 1), "below the host");
     // And this owner has not said that it does.
     let mut bench = Bench::new();
-    bench.learn("a.example.com", vec![Named { below: false, ..named(1, "example.com") }], 300, true, 0);
+    bench.learn(
+        "a.example.com",
+        vec![VerifierOfSite { below: false, ..named(1, "example.com") }],
+        300,
+        true,
+        0,
+    );
     bench.fill(0);
     assert!(bench.shown("a.example.com", 1, 1));
     assert!(!bench.shown("b.example.com", 1, 1) && !bench.shown("example.com", 1, 1));
@@ -265,8 +271,10 @@ fn an_answer_that_comes_after_a_move_is_not_used() {
     bench.learn("example.com", vec![named(1, "example.com")], DAY, true, 0);
     let Some(Task::Obtain(wish)) = bench.state.poll(at(0)) else { panic!("nothing is wanted") };
     let certificate = bench.certificate(&wish, 0);
-    let (era, answer) =
-        (bench.state.era(), Answer { verifiers: vec![named(2, "example.com")], ttl: SOON, authentic: true });
+    let (era, answer) = (
+        bench.state.era(),
+        RecordAnswer { verifiers: vec![named(2, "example.com")], ttl: SOON, authentic: true },
+    );
     bench.state.set_network(CAFE);
     bench.state.handle_learnt("example.com", era, Some(answer), at(1));
     assert!(bench.state.learnt.is_empty());
@@ -450,8 +458,8 @@ fn value_below(key: [u8; 32], name: &str, port: u16, below: bool) -> Vec<u8> {
     out[..len].to_vec()
 }
 
-fn read(value: &[u8]) -> Option<Named> {
-    Named::read(&VerifiersParam::parse(value).unwrap().iter().next().unwrap())
+fn read(value: &[u8]) -> Option<VerifierOfSite> {
+    VerifierOfSite::read(&VerifiersParam::parse(value).unwrap().iter().next().unwrap())
 }
 
 #[test]
@@ -580,7 +588,7 @@ async fn no_datagram_leaves_to_an_address_that_is_not_global_or_is_near() {
         bench.learn("example.com", vec![verifier], 300, true, 0);
         let Some(Task::Obtain(mut wish)) = bench.state.poll(at(0)) else { panic!("nothing is wanted") };
         wish.v4 = address.is_ipv4();
-        let Done::Obtained { result, .. } = fulfil(Arc::clone(&shared), wish).await else { panic!() };
+        let TaskResult::Obtained { result, .. } = fulfil(Arc::clone(&shared), wish).await else { panic!() };
         assert!(result.is_err(), "{address}");
         // And just before a datagram, whatever the name said then.
         let gate = Gate { shared, site: site("example.com"), source: V4 };

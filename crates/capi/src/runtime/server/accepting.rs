@@ -1,8 +1,8 @@
 //! The task of a server, and the queue between it and the program.
 
 use crate::boundary::Errno;
-use crate::runtime::Made;
-use crate::runtime::pump::{Engine, Keeper};
+use crate::runtime::MadeConnection;
+use crate::runtime::pump::{Engine, StreamKeeper};
 use firstflight::credential::KeyRing;
 use firstflight::trust::TrustFile;
 use firstflight::{Server, Stream};
@@ -38,7 +38,7 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 struct Inner {
-    ready: VecDeque<(Made, OwnedSemaphorePermit)>,
+    ready: VecDeque<(MadeConnection, OwnedSemaphorePermit)>,
     /// A byte in it makes the descriptor readable.
     other: UnixStream,
     over: bool,
@@ -60,7 +60,7 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, made: Made, place: OwnedSemaphorePermit) {
+    fn put(&self, made: MadeConnection, place: OwnedSemaphorePermit) {
         let mut inner = self.lock();
         inner.ready.push_back((made, place));
         if inner.ready.len() == 1 && !inner.over {
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// The next one for the program. `-EAGAIN` if there is none yet, `-ENOTCONN` if none will come.
-    pub(super) fn take(&self) -> Result<Made, Errno> {
+    pub(super) fn take(&self) -> Result<MadeConnection, Errno> {
         let mut inner = self.lock();
         let Some((made, place)) = inner.ready.pop_front() else {
             return Err(Errno(if inner.over { libc::ENOTCONN } else { libc::EAGAIN }));
@@ -169,7 +169,7 @@ impl Delivery {
         let wait = self.once && stream.is_early();
         let deliver = move |stream: Stream| {
             // A connection that is over already has no address: nobody waits for it.
-            if let Ok(made) = Made::of(stream, || Keeper::Server(engine)) {
+            if let Ok(made) = MadeConnection::of(stream, || StreamKeeper::Server(engine)) {
                 queue.put(made, place);
             }
             drop(hold);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// A part of what a packet carries, in the order in which a label names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum LabelPart {
     Syn,
     SynAck,
     Ack,
@@ -31,7 +31,7 @@ pub enum Part {
     Response,
 }
 
-impl Part {
+impl LabelPart {
     /// Its name, if `count` packets carry it.
     fn text(self, count: usize) -> String {
         let text = match self {
@@ -58,7 +58,7 @@ impl Part {
 }
 
 /// The label of packets that travel together.
-pub fn label(mut parts: Vec<Part>) -> String {
+pub fn label(mut parts: Vec<LabelPart>) -> String {
     parts.sort();
     let same = parts.chunk_by(|a, b| a == b);
     let names: Vec<_> = same.filter_map(|same| Some(same.first()?.text(same.len()))).collect();
@@ -70,7 +70,7 @@ pub type Connection = (IpAddr, u16);
 
 /// The connection of a packet and its parts; `None` if it is no segment of TCP. The sender is the client if
 /// `of_client`.
-pub fn read(packet: &[u8], of_client: bool) -> Option<(Connection, Vec<Part>)> {
+pub fn read(packet: &[u8], of_client: bool) -> Option<(Connection, Vec<LabelPart>)> {
     let ip = Packet::parse(packet).ok()?;
     let inner = match ip.protocol {
         Protocol::Udp => match Carried::parse(Datagram::parse(ip.payload).ok()?.payload).ok()? {
@@ -84,21 +84,21 @@ pub fn read(packet: &[u8], of_client: bool) -> Option<(Connection, Vec<Part>)> {
     Some((connection, parts(&segment, of_client)))
 }
 
-fn parts(segment: &Segment<'_>, of_client: bool) -> Vec<Part> {
+fn parts(segment: &Segment<'_>, of_client: bool) -> Vec<LabelPart> {
     let mut parts = Vec::new();
     // The part of the payload that is not data of the stream.
     let mut block = 0;
     if segment.flags.contains(Flags::SYN) {
-        parts.push(if segment.flags.contains(Flags::ACK) { Part::SynAck } else { Part::Syn });
+        parts.push(if segment.flags.contains(Flags::ACK) { LabelPart::SynAck } else { LabelPart::Syn });
         parts.extend(segment.options.fast_open().map(|option| match option {
-            FastOpen::Request(_) => Part::CookieRequest,
-            FastOpen::Cookie(..) => Part::Cookie,
+            FastOpen::Request(_) => LabelPart::CookieRequest,
+            FastOpen::Cookie(..) => LabelPart::Cookie,
         }));
         // The option of a SYN-ACK is the answer to one, and has another form.
         if of_client && let Some(option) = segment.options.asap().and_then(AsapOption::parse) {
             parts.push(match option {
-                AsapOption::Probe { .. } => Part::Probe,
-                AsapOption::Block { .. } => Part::Certificate,
+                AsapOption::Probe { .. } => LabelPart::Probe,
+                AsapOption::Block { .. } => LabelPart::Certificate,
             });
             if let AsapOption::Block { len, .. } = option {
                 block = usize::from(len);
@@ -108,15 +108,15 @@ fn parts(segment: &Segment<'_>, of_client: bool) -> Vec<Part> {
     if segment.payload.len() > block {
         // It may be the one that completes the handshake.
         if of_client && !segment.flags.contains(Flags::SYN) {
-            parts.push(Part::Ack);
+            parts.push(LabelPart::Ack);
         }
-        parts.push(if of_client { Part::Request } else { Part::Response });
+        parts.push(if of_client { LabelPart::Request } else { LabelPart::Response });
     }
     if segment.flags.contains(Flags::RST) {
-        parts.push(Part::Reset);
+        parts.push(LabelPart::Reset);
     }
     if parts.is_empty() {
-        parts.push(if segment.flags.contains(Flags::FIN) { Part::Fin } else { Part::Ack });
+        parts.push(if segment.flags.contains(Flags::FIN) { LabelPart::Fin } else { LabelPart::Ack });
     }
     parts
 }

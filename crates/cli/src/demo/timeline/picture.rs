@@ -1,7 +1,7 @@
 //! The picture as SVG: a column for each visit, in which time runs downwards.
 
-use super::label::{Part, label};
-use super::record::{Hop, Place};
+use super::label::{LabelPart, label};
+use super::record::{PacketPlace, TimelineHop};
 use std::fmt;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ text{fill:#f0f6fc}
 /// A visit. Times are round trips since it began.
 pub struct Column {
     pub title: &'static str,
-    pub hops: Vec<Hop>,
+    pub hops: Vec<TimelineHop>,
     /// When the first byte of the response arrived.
     pub first_byte: f64,
     /// When the response was complete.
@@ -87,19 +87,19 @@ pub struct Picture {
 /// Packets that travel together.
 #[derive(Debug, PartialEq)]
 pub struct Arrow {
-    pub from: Place,
-    pub to: Place,
+    pub from: PacketPlace,
+    pub to: PacketPlace,
     pub sent: f64,
     pub arrived: Option<f64>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<LabelPart>,
 }
 
 impl Arrow {
     /// Its class in the style, behind a space.
     fn class(&self) -> &'static str {
-        if self.parts.iter().any(|part| matches!(part, Part::Request | Part::Name)) {
+        if self.parts.iter().any(|part| matches!(part, LabelPart::Request | LabelPart::Name)) {
             " request"
-        } else if self.parts.contains(&Part::Response) {
+        } else if self.parts.contains(&LabelPart::Response) {
             " response"
         } else {
             ""
@@ -108,7 +108,7 @@ impl Arrow {
 }
 
 /// The arrows of packets that were sent before `until`.
-pub fn arrows(hops: &[Hop], until: f64) -> Vec<Arrow> {
+pub fn arrows(hops: &[TimelineHop], until: f64) -> Vec<Arrow> {
     let mut arrows: Vec<Arrow> = Vec::new();
     for hop in hops.iter().filter(|hop| hop.sent < until) {
         let same = |arrow: &&mut Arrow| {
@@ -163,7 +163,7 @@ impl Axis {
 
 impl Column {
     fn has_lookup(&self) -> bool {
-        self.hops.iter().any(|hop| hop.from == Place::Resolver)
+        self.hops.iter().any(|hop| hop.from == PacketPlace::Resolver)
     }
 
     fn width(&self) -> f64 {
@@ -171,23 +171,23 @@ impl Column {
     }
 
     /// The position of a place's line.
-    fn x(&self, place: Place, left: f64) -> f64 {
+    fn x(&self, place: PacketPlace, left: f64) -> f64 {
         let right = left + self.width();
         match (place, self.has_lookup()) {
-            (Place::Resolver, _) | (Place::Client, false) => left,
-            (Place::Client, true) => left + BESIDE,
-            (Place::NameServer, _) => right - BESIDE,
-            (Place::Server, _) => right,
+            (PacketPlace::Resolver, _) | (PacketPlace::Client, false) => left,
+            (PacketPlace::Client, true) => left + BESIDE,
+            (PacketPlace::NameServer, _) => right - BESIDE,
+            (PacketPlace::Server, _) => right,
         }
     }
 
     /// The names above the lines.
-    fn places(&self) -> &'static [(Place, &'static str)] {
+    fn places(&self) -> &'static [(PacketPlace, &'static str)] {
         let all = &[
-            (Place::Client, "client"),
-            (Place::Server, "server"),
-            (Place::Resolver, "resolver"),
-            (Place::NameServer, "name server"),
+            (PacketPlace::Client, "client"),
+            (PacketPlace::Server, "server"),
+            (PacketPlace::Resolver, "resolver"),
+            (PacketPlace::NameServer, "name server"),
         ];
         if self.has_lookup() { all } else { all.split_at(2).0 }
     }
@@ -201,7 +201,8 @@ impl Column {
         for (place, name) in self.places() {
             let x = self.x(*place, left);
             // The names stay within the column, and so apart from those of the next one.
-            let anchor = if matches!(place, Place::Client | Place::Resolver) { "start" } else { "end" };
+            let anchor =
+                if matches!(place, PacketPlace::Client | PacketPlace::Resolver) { "start" } else { "end" };
             writeln!(
                 f,
                 r#"<text class="dim" x="{x:.1}" y="{:.1}" text-anchor="{anchor}">{name}</text><path class="life" d="M{x:.1} {TOP:.1}V{bottom:.1}"/>"#,
@@ -254,12 +255,12 @@ impl Column {
             )?;
         }
         // Between client and resolver is no room. The line between resolver and name server has the label.
-        if shown < 0.6 || (dx.abs() <= BESIDE && arrow.to != Place::Server) {
+        if shown < 0.6 || (dx.abs() <= BESIDE && arrow.to != PacketPlace::Server) {
             return writeln!(f);
         }
         // The text reads from left to right, above the line. That of lost packets is below it, because others may have
         // begun with them. That of the resolver is away from the line of its client.
-        let middle = if arrow.from == Place::Resolver { 0.54 } else { 0.5 } * shown;
+        let middle = if arrow.from == PacketPlace::Resolver { 0.54 } else { 0.5 } * shown;
         let above = if arrow.arrived.is_some() { -5 } else { 13 };
         let (middle_x, middle_y) = (x + dx * middle, y + dy * middle);
         let angle = (dy * dx.signum()).atan2(dx.abs()).to_degrees();
@@ -272,7 +273,7 @@ impl Column {
 
     /// The marks of the first byte and of the whole page, right of the client's line.
     fn draw_marks(&self, f: &mut fmt::Formatter<'_>, left: f64, axis: &Axis) -> fmt::Result {
-        let x = self.x(Place::Client, left);
+        let x = self.x(PacketPlace::Client, left);
         let (first, total) = (axis.y(self.first_byte), axis.y(self.total));
         let text = x + 24.0;
         write!(f, r#"<circle class="mark" cx="{x:.1}" cy="{first:.1}" r="4"/>"#)?;

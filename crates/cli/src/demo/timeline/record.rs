@@ -1,6 +1,6 @@
 //! The record of the packets of one visit.
 
-use super::label::{Connection, Part, read};
+use super::label::{Connection, LabelPart, read};
 use firstflight::Time;
 use firstflight_wire::Instant;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ const MOST: usize = 1000;
 
 /// Where a packet begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PacketPlace {
     Client,
     Resolver,
     NameServer,
@@ -21,13 +21,13 @@ pub enum Place {
 
 /// A packet between two places. Times are round trips since the visit began.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hop {
-    pub from: Place,
-    pub to: Place,
+pub struct TimelineHop {
+    pub from: PacketPlace,
+    pub to: PacketPlace,
     pub sent: f64,
     /// `None`: it was lost.
     pub arrived: Option<f64>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<LabelPart>,
 }
 
 /// Records packets. Clones record into the same list; the default records nothing.
@@ -50,11 +50,11 @@ struct Record {
 }
 
 struct Recorded {
-    from: Place,
-    to: Place,
+    from: PacketPlace,
+    to: PacketPlace,
     sent: Instant,
     arrived: Option<Instant>,
-    parts: Vec<Part>,
+    parts: Vec<LabelPart>,
 }
 
 impl Log {
@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// The visit is over. Returns its packets without those that are still on their way.
-    pub fn end(&self) -> Vec<Hop> {
+    pub fn end(&self) -> Vec<TimelineHop> {
         let Some(mut record) = self.lock() else { return Vec::new() };
         record.travelling.clear();
         let hops = std::mem::take(&mut record.hops);
@@ -93,7 +93,7 @@ impl Log {
         let known = hops.into_iter().filter(|hop| hop.arrived.is_some() || now > hop.sent + rtt / 2);
         let at = |moment: Instant| (moment - began).div_duration_f64(rtt);
         known
-            .map(|hop| Hop {
+            .map(|hop| TimelineHop {
                 from: hop.from,
                 to: hop.to,
                 sent: at(hop.sent),
@@ -104,7 +104,7 @@ impl Log {
     }
 
     /// A packet leaves the client or the server for the other one.
-    pub fn sent(&self, from: Place, packet: &[u8]) {
+    pub fn sent(&self, from: PacketPlace, packet: &[u8]) {
         if let Some(mut record) = self.lock() {
             record.handle_sent(from, packet);
         }
@@ -118,7 +118,7 @@ impl Log {
     }
 
     /// A message leaves `from` now, and arrives after `takes`.
-    pub fn travels(&self, from: Place, to: Place, takes: Duration, part: Part) {
+    pub fn travels(&self, from: PacketPlace, to: PacketPlace, takes: Duration, part: LabelPart) {
         if let Some(mut record) = self.lock() {
             let sent = record.time.now();
             record.push(Recorded { from, to, sent, arrived: Some(sent + takes), parts: vec![part] });
@@ -127,15 +127,15 @@ impl Log {
 }
 
 impl Record {
-    fn handle_sent(&mut self, from: Place, packet: &[u8]) {
-        let of_client = from == Place::Client;
+    fn handle_sent(&mut self, from: PacketPlace, packet: &[u8]) {
+        let of_client = from == PacketPlace::Client;
         let Some((connection, parts)) = read(packet, of_client) else { return };
         let visits = self.visits;
         if *self.connections.entry(connection).or_insert(visits) != visits {
             return;
         }
         let (at, sent) = (self.hops.len(), self.time.now());
-        let to = if of_client { Place::Server } else { Place::Client };
+        let to = if of_client { PacketPlace::Server } else { PacketPlace::Client };
         if self.push(Recorded { from, to, sent, arrived: None, parts }) {
             self.travelling.push((packet.to_vec(), at));
         }

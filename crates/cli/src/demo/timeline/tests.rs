@@ -1,8 +1,8 @@
 //! Tests of what is recorded, and of the lines that are drawn from it.
 
-use super::label::{Part, label};
+use super::label::{LabelPart, label};
 use super::picture::{Arrow, arrows};
-use super::record::{Hop, Log, Place};
+use super::record::{Log, PacketPlace, TimelineHop};
 use firstflight::link::VirtualTime;
 use firstflight::{Time, block_on_virtual};
 use firstflight_wire::SeqNum;
@@ -15,9 +15,9 @@ const RTT: Duration = Duration::from_millis(100);
 const PORT: u16 = 40_000;
 
 /// A segment between the client's `port` and the server.
-fn packet(from: Place, port: u16, flags: Flags, data: &[u8]) -> Vec<u8> {
+fn packet(from: PacketPlace, port: u16, flags: Flags, data: &[u8]) -> Vec<u8> {
     let (client, server) = (super::super::CLIENT, super::super::COOKIES.ip());
-    let of_client = from == Place::Client;
+    let of_client = from == PacketPlace::Client;
     let (src, dst) = if of_client { (client, server) } else { (server, client) };
     let (src_port, dst_port) = if of_client { (port, 80) } else { (80, port) };
     let (seq, ack) = (SeqNum::new(1), SeqNum::new(1));
@@ -33,13 +33,13 @@ fn packet(from: Place, port: u16, flags: Flags, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn hop(from: Place, sent: f64, arrived: Option<f64>, parts: &[Part]) -> Hop {
-    let to = if from == Place::Client { Place::Server } else { Place::Client };
-    Hop { from, to, sent, arrived, parts: parts.to_vec() }
+fn hop(from: PacketPlace, sent: f64, arrived: Option<f64>, parts: &[LabelPart]) -> TimelineHop {
+    let to = if from == PacketPlace::Client { PacketPlace::Server } else { PacketPlace::Client };
+    TimelineHop { from, to, sent, arrived, parts: parts.to_vec() }
 }
 
 /// Records what `visit` sends in virtual time.
-fn recorded(visit: impl AsyncFnOnce(&Log, &Time)) -> Vec<Hop> {
+fn recorded(visit: impl AsyncFnOnce(&Log, &Time)) -> Vec<TimelineHop> {
     let virtual_time = VirtualTime::new(Duration::ZERO);
     let time = Time::from(virtual_time.clone());
     let log = Log::new(time.clone(), RTT);
@@ -52,42 +52,42 @@ fn recorded(visit: impl AsyncFnOnce(&Log, &Time)) -> Vec<Hop> {
 
 #[test]
 fn a_packet_that_arrives_has_both_times_and_one_that_does_not_is_lost() {
-    let syn = packet(Place::Client, PORT, Flags::SYN, b"");
-    let answers = [b"a", b"b"].map(|data| packet(Place::Server, PORT, Flags::SYN | Flags::ACK, data));
+    let syn = packet(PacketPlace::Client, PORT, Flags::SYN, b"");
+    let answers = [b"a", b"b"].map(|data| packet(PacketPlace::Server, PORT, Flags::SYN | Flags::ACK, data));
     let hops = recorded(async |log, time| {
         time.sleep(RTT).await;
         log.begin(true);
-        log.sent(Place::Client, &syn);
+        log.sent(PacketPlace::Client, &syn);
         time.sleep(RTT / 2).await;
         log.arrived(&syn);
         for answer in &answers {
-            log.sent(Place::Server, answer);
+            log.sent(PacketPlace::Server, answer);
         }
         time.sleep(RTT / 2).await;
         log.arrived(&answers[1]);
         // Still on its way when the visit ends.
-        log.sent(Place::Client, &packet(Place::Client, PORT, Flags::ACK, b""));
+        log.sent(PacketPlace::Client, &packet(PacketPlace::Client, PORT, Flags::ACK, b""));
         time.sleep(RTT / 4).await;
     });
-    let answer = [Part::SynAck, Part::Response];
+    let answer = [LabelPart::SynAck, LabelPart::Response];
     let expected = [
-        hop(Place::Client, 0.0, Some(0.5), &[Part::Syn]),
-        hop(Place::Server, 0.5, None, &answer),
-        hop(Place::Server, 0.5, Some(1.0), &answer),
+        hop(PacketPlace::Client, 0.0, Some(0.5), &[LabelPart::Syn]),
+        hop(PacketPlace::Server, 0.5, None, &answer),
+        hop(PacketPlace::Server, 0.5, Some(1.0), &answer),
     ];
     assert_eq!(hops, expected);
 }
 
 #[test]
 fn of_two_equal_packets_the_one_arrives_that_had_the_time_to() {
-    let syn = packet(Place::Client, PORT, Flags::SYN, b"");
+    let syn = packet(PacketPlace::Client, PORT, Flags::SYN, b"");
     let hops = recorded(async |log, time| {
         log.begin(true);
-        log.sent(Place::Client, &syn);
+        log.sent(PacketPlace::Client, &syn);
         time.sleep(RTT).await;
-        log.sent(Place::Client, &syn);
+        log.sent(PacketPlace::Client, &syn);
         time.sleep(RTT / 4).await;
-        log.sent(Place::Client, &syn);
+        log.sent(PacketPlace::Client, &syn);
         time.sleep(RTT / 4).await;
         log.arrived(&syn);
         time.sleep(RTT / 4).await;
@@ -102,14 +102,14 @@ fn of_two_equal_packets_the_one_arrives_that_had_the_time_to() {
 fn packets_of_an_earlier_visit_are_not_drawn() {
     let hops = recorded(async |log, time| {
         log.begin(false);
-        log.sent(Place::Client, &packet(Place::Client, PORT, Flags::SYN, b""));
+        log.sent(PacketPlace::Client, &packet(PacketPlace::Client, PORT, Flags::SYN, b""));
         assert_eq!(log.end(), []);
         log.begin(true);
-        log.sent(Place::Server, &packet(Place::Server, PORT, Flags::FIN | Flags::ACK, b""));
-        log.sent(Place::Client, &packet(Place::Client, PORT + 1, Flags::SYN, b""));
+        log.sent(PacketPlace::Server, &packet(PacketPlace::Server, PORT, Flags::FIN | Flags::ACK, b""));
+        log.sent(PacketPlace::Client, &packet(PacketPlace::Client, PORT + 1, Flags::SYN, b""));
         time.sleep(RTT).await;
     });
-    assert_eq!(hops, [hop(Place::Client, 0.0, None, &[Part::Syn])]);
+    assert_eq!(hops, [hop(PacketPlace::Client, 0.0, None, &[LabelPart::Syn])]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_long_response_does_not_grow_the_record_without_a_bound() {
     let hops = recorded(async |log, time| {
         log.begin(true);
         for _ in 0..5000 {
-            log.sent(Place::Server, &packet(Place::Server, PORT, Flags::ACK, b"data"));
+            log.sent(PacketPlace::Server, &packet(PacketPlace::Server, PORT, Flags::ACK, b"data"));
         }
         time.sleep(RTT).await;
     });
@@ -127,13 +127,13 @@ fn a_long_response_does_not_grow_the_record_without_a_bound() {
 #[test]
 fn packets_that_travel_together_share_a_line_and_a_label() {
     let hops = [
-        hop(Place::Client, 0.0, Some(0.5), &[Part::Syn]),
-        hop(Place::Server, 0.5, Some(1.0), &[Part::SynAck]),
-        hop(Place::Server, 0.501, Some(1.001), &[Part::Response]),
-        hop(Place::Server, 0.502, None, &[Part::Response]),
-        hop(Place::Server, 0.502, Some(1.002), &[Part::Response]),
-        hop(Place::Server, 1.5, Some(2.0), &[Part::Response]),
-        hop(Place::Client, 2.0, Some(2.5), &[Part::Ack]),
+        hop(PacketPlace::Client, 0.0, Some(0.5), &[LabelPart::Syn]),
+        hop(PacketPlace::Server, 0.5, Some(1.0), &[LabelPart::SynAck]),
+        hop(PacketPlace::Server, 0.501, Some(1.001), &[LabelPart::Response]),
+        hop(PacketPlace::Server, 0.502, None, &[LabelPart::Response]),
+        hop(PacketPlace::Server, 0.502, Some(1.002), &[LabelPart::Response]),
+        hop(PacketPlace::Server, 1.5, Some(2.0), &[LabelPart::Response]),
+        hop(PacketPlace::Client, 2.0, Some(2.5), &[LabelPart::Ack]),
     ];
     let drawn: Vec<_> =
         arrows(&hops, 2.0).into_iter().map(|Arrow { arrived, parts, .. }| (arrived, label(parts))).collect();

@@ -1,24 +1,24 @@
 //! A link whose packets are recorded.
 
-use super::record::{Log, Place};
+use super::record::{Log, PacketPlace};
 use firstflight::link::Link;
 use std::io;
 use std::task::{Context, Poll};
 
 /// The end of the path at `place`.
-pub struct Watched<L> {
+pub struct WatchedPath<L> {
     link: L,
-    place: Place,
+    place: PacketPlace,
     log: Log,
 }
 
-impl<L: Link> Watched<L> {
-    pub fn new(link: L, place: Place, log: Log) -> Self {
+impl<L: Link> WatchedPath<L> {
+    pub fn new(link: L, place: PacketPlace, log: Log) -> Self {
         Self { link, place, log }
     }
 }
 
-impl<L: Link> Link for Watched<L> {
+impl<L: Link> Link for WatchedPath<L> {
     fn mtu(&self) -> usize {
         self.link.mtu()
     }

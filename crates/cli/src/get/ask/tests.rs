@@ -6,13 +6,14 @@ fn a_field_replaces_the_commands_own_and_stays_at_its_host() {
         fields: vec![given("Host: other.example").unwrap(), given("Cookie: a=1").unwrap()],
         ..Ask::default()
     };
-    let fields = |target: &Hop| {
+    let fields = |target: &RedirectHop| {
         let mut fields = HeaderMap::new();
         fields.insert("host", HeaderValue::from_static("www.example.com"));
         ask.put_fields(&mut fields, target);
         (fields.get_all("host").iter().count(), fields["host"].clone(), fields.contains_key("cookie"))
     };
-    let first = Hop::from("https://www.example.com/".parse::<firstflight_http::url::HttpUrl>().unwrap());
+    let first =
+        RedirectHop::from("https://www.example.com/".parse::<firstflight_http::url::HttpUrl>().unwrap());
     assert_eq!(fields(&first), (1, HeaderValue::from_static("other.example"), true));
     let away = first.follow("https://www.example.org/").unwrap();
     assert_eq!(fields(&away), (1, HeaderValue::from_static("other.example"), false));

@@ -13,17 +13,17 @@ proptest! {
         for (step, back) in steps.into_iter().zip(back) {
             let number = (next + step).saturating_sub(back);
             let expected = match () {
-                () if seen.contains(&number) && next - number <= WIDTH => Seen::Yes,
-                () if next > number + WIDTH => Seen::Behind,
-                () => Seen::No,
+                () if seen.contains(&number) && next - number <= WIDTH => NumberState::Yes,
+                () if next > number + WIDTH => NumberState::Behind,
+                () => NumberState::No,
             };
             prop_assert_eq!(window.look(number), expected);
             prop_assert_eq!(window.is_above(number), number >= next);
-            if expected == Seen::No {
+            if expected == NumberState::No {
                 window.mark(number);
                 seen.insert(number);
                 next = next.max(number + 1);
-                prop_assert_eq!(window.look(number), Seen::Yes);
+                prop_assert_eq!(window.look(number), NumberState::Yes);
             }
         }
     }

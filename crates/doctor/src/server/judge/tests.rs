@@ -16,12 +16,12 @@ const NOT_TAKEN: Connected = Connected { fail: ClientFail::DataNotAcked, carried
 const LOST: Connected = Connected { fail: ClientFail::SynRetransmitted, carried: true, again: true, ..PLAIN };
 
 fn visit(sent: Sent, connected: Connected, cookie: Option<Option<&str>>) -> Visit {
-    Visit { sent, end: End::Connected(connected), cookie: cookie.map(|one| one.map(str::to_owned)) }
+    Visit { sent, end: VisitEnd::Connected(connected), cookie: cookie.map(|one| one.map(str::to_owned)) }
 }
 
 /// An ordinary visit, and then these with data. Each has the kernel's cookie afterwards; `-` is none, and `?` one that
 /// cannot be read.
-fn facts(before: &str, visits: &[(Connected, &str)]) -> Facts {
+fn facts(before: &str, visits: &[(Connected, &str)]) -> ServerFacts {
     let cookie = |text| match text {
         "?" => None,
         "-" => Some(None),
@@ -29,17 +29,17 @@ fn facts(before: &str, visits: &[(Connected, &str)]) -> Facts {
     };
     let mut all = vec![visit(Sent::Plain, PLAIN, None)];
     all.extend(visits.iter().map(|(connected, text)| visit(Sent::Data, *connected, cookie(text))));
-    Facts {
+    ServerFacts {
         client: true,
         data: true,
         before: cookie(before).map(|one| one.map(str::to_owned)),
         visits: all,
-        ..Facts::default()
+        ..ServerFacts::default()
     }
 }
 
 /// The finding of a check.
-fn found(facts: &Facts, check: &str) -> Option<Finding> {
+fn found(facts: &ServerFacts, check: &str) -> Option<Finding> {
     let lines = facts.judge();
     lines.into_iter().map(|line| line.finding).find(|finding| finding.entry().check == check)
 }
@@ -51,9 +51,9 @@ fn data(before: &str, visits: &[(Connected, &str)]) -> Finding {
 #[test]
 fn a_server_that_does_not_answer_is_asked_for_nothing() {
     for (end, finding) in [
-        (End::Refused, Finding::Refused),
-        (End::Silent, Finding::Silent),
-        (End::Unreachable(ErrorKind::NetworkUnreachable), Finding::Unreachable),
+        (VisitEnd::Refused, Finding::Refused),
+        (VisitEnd::Silent, Finding::Silent),
+        (VisitEnd::Unreachable(ErrorKind::NetworkUnreachable), Finding::Unreachable),
     ] {
         let mut facts = facts("-", &[]);
         facts.visits[0].end = end;
@@ -101,7 +101,7 @@ fn a_kernel_that_may_not_or_does_not_ask_says_nothing_of_the_server() {
     assert_eq!(found(&paused, "cookie"), Some(Finding::CookiePaused));
     assert_eq!(found(&paused, "data"), None);
     assert!(!paused.fails());
-    let disabled = Facts { client: false, ..facts("-", &[]) };
+    let disabled = ServerFacts { client: false, ..facts("-", &[]) };
     assert_eq!(found(&disabled, "cookie"), Some(Finding::CookieClientDisabled));
     assert!(!disabled.fails());
 }
@@ -215,7 +215,7 @@ fn what_routers_quote_is_said_with_how_far_it_goes() {
 
 #[test]
 fn without_data_only_cookies_are_asked_for() {
-    let mut facts = Facts { data: false, ..facts("-", &[]) };
+    let mut facts = ServerFacts { data: false, ..facts("-", &[]) };
     facts.visits.push(visit(Sent::Request, PLAIN, Some(Some("a"))));
     assert_eq!(found(&facts, "cookie"), Some(Finding::CookieGranted));
     assert_eq!(found(&facts, "data"), Some(Finding::DataNotTried));

@@ -30,16 +30,16 @@ fn the_first_bytes_tell_the_protocol() {
 fn the_finished_of_tls_1_3_is_no_request() {
     for length in [53, 69] {
         let mut records = Records::default();
-        assert_eq!(records.read(&record(22, 517)), Found::default());
+        assert_eq!(records.read(&record(22, 517)), TlsData::default());
         let end = [record(20, 1), record(23, length)].concat();
         let found = records.read(&end);
-        assert_eq!(found, Found { finished: true, ..Found::default() });
+        assert_eq!(found, TlsData { finished: true, ..TlsData::default() });
         assert!(records.read(&record(23, 53)).application, "the second one is data");
     }
     let mut records = Records::default();
     records.read(&record(22, 517));
     let found = records.read(&[record(20, 1), record(23, 53), record(23, 200)].concat());
-    assert_eq!(found, Found { finished: true, application: true });
+    assert_eq!(found, TlsData { finished: true, application: true });
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn tls_1_2_and_a_second_hello() {
     let mut records = Records::default();
     records.read(&record(22, 200));
     let end = [record(22, 70), record(20, 1), record(22, 40)].concat();
-    assert_eq!(records.read(&end), Found::default());
+    assert_eq!(records.read(&end), TlsData::default());
     assert!(records.read(&record(23, 53)).application, "the handshake was over");
     let mut records = Records::default();
     records.read(&record(22, 200));
@@ -61,7 +61,7 @@ fn records_are_followed_across_segments_of_any_length() {
     let stream = [record(22, 300), record(20, 1), record(23, 53), record(23, 500), record(23, 40)].concat();
     for size in 1..40 {
         let mut records = Records::default();
-        let all: Vec<Found> = stream.chunks(size).map(|part| records.read(part)).collect();
+        let all: Vec<TlsData> = stream.chunks(size).map(|part| records.read(part)).collect();
         assert_eq!(all.iter().filter(|found| found.finished).count(), 1, "{size}");
         assert!(all.iter().any(|found| found.application) && !records.lost);
     }

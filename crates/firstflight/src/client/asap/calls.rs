@@ -1,13 +1,13 @@
 //! What a client with certificates can be told and asked.
 
 use super::named::NamedVerifier;
-use super::records::Asked;
+use super::records::RecordQuestion;
 use super::site_verifiers::FoundVerifiers;
 use crate::client::{Authority, Client, ClientBuilder};
 use crate::record::{Names, Published};
 use firstflight_credential::asap::ClientCertificate;
 use firstflight_credential::{NetworkId, Outcome, Reason};
-use firstflight_verifier::{IssuerAddress, KeptCertificate, KeptError, LearntVerifier, PoolConfig, Site};
+use firstflight_verifier::{IssuerAddress, KeptCertificate, KeptError, LearntVerifier, PoolConfig, PoolSite};
 use firstflight_wire::asap::VerifierId;
 use std::io;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ impl ClientBuilder {
 
     /// Like [`ClientBuilder::certificate`], but shows it to servers of this site only: for a
     /// [`KeptCertificate`](firstflight_verifier::KeptCertificate).
-    pub fn certificate_for(mut self, certificate: Arc<ClientCertificate>, site: Site) -> Self {
+    pub fn certificate_for(mut self, certificate: Arc<ClientCertificate>, site: PoolSite) -> Self {
         self.asap.given = Some((certificate, Some(site)));
         self
     }
@@ -85,7 +85,7 @@ impl ClientBuilder {
     pub fn kept_certificate(
         self,
         mut kept: KeptCertificate,
-        site: &Site,
+        site: &PoolSite,
         network: NetworkId,
     ) -> Result<Self, KeptError> {
         let certificate = kept.use_for(site, network)?;
@@ -202,7 +202,7 @@ impl Client {
     }
 
     /// Starts to ask what `server` publishes, beside its addresses, unless one resolver is asked for both.
-    pub(in crate::client) fn ask(&self, server: &Authority) -> Option<Asked> {
+    pub(in crate::client) fn ask(&self, server: &Authority) -> Option<RecordQuestion> {
         let asap = self.asap().filter(|_| self.shared.resolver.is_none())?;
         Some(asap.ask(server))
     }

@@ -1,10 +1,10 @@
 //! Where certificates come from: from verifiers, or from the program.
 
-use super::site_verifiers::Found;
+use super::site_verifiers::RecordVerifiers;
 use crate::client::authority::Host;
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_verifier::{CertificatePool, Site};
+use firstflight_verifier::{CertificatePool, PoolSite};
 use firstflight_wire::asap::VerifierId;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 pub(super) struct Certificates {
     own: Own,
     /// Those of verifiers that sites name.
-    found: Option<Arc<Found>>,
+    found: Option<Arc<RecordVerifiers>>,
 }
 
 #[derive(Debug)]
 pub(super) enum Own {
     Pool(CertificatePool),
     /// The one that the program has, for this site, or for all.
-    Given(Arc<ClientCertificate>, Option<Site>),
+    Given(Arc<ClientCertificate>, Option<PoolSite>),
 }
 
 impl Certificates {
-    pub(super) const fn new(own: Own, found: Option<Arc<Found>>) -> Self {
+    pub(super) const fn new(own: Own, found: Option<Arc<RecordVerifiers>>) -> Self {
         Self { own, found }
     }
 
@@ -32,7 +32,7 @@ impl Certificates {
     /// the site shows.
     pub(super) fn certificate_for(
         &self,
-        site: &Site,
+        site: &PoolSite,
         host: Option<&Host>,
         v4: bool,
         trusted: &[VerifierId],
@@ -78,13 +78,13 @@ impl Certificates {
         }
     }
 
-    pub(super) fn mismatched(&self, site: &Site, certificate: &ClientCertificate) {
+    pub(super) fn mismatched(&self, site: &PoolSite, certificate: &ClientCertificate) {
         if !self.found.as_ref().is_some_and(|found| found.mismatched(certificate)) {
             self.pool().into_iter().for_each(|pool| pool.mismatched(site, certificate));
         }
     }
 
-    pub(super) fn is_mismatched(&self, site: &Site) -> bool {
+    pub(super) fn is_mismatched(&self, site: &PoolSite) -> bool {
         self.pool().is_some_and(|pool| pool.is_mismatched(site))
     }
 

@@ -1,9 +1,9 @@
 //! What servers publish: asked beside the addresses, and remembered.
 
-use super::site_verifiers::Found;
+use super::site_verifiers::RecordVerifiers;
 use crate::client::authority::{Authority, Host};
 use crate::kernel::Kernel;
-use crate::memory::records::Named;
+use crate::memory::records::NamedServer;
 use crate::record::{Names, Published};
 use firstflight_credential::NetworkId;
 use std::collections::{HashMap, HashSet};
@@ -39,13 +39,13 @@ pub(super) struct Records {
     given: HashMap<Authority, Published>,
     /// It has the memory.
     kernel: Kernel,
-    asking: Arc<Mutex<Asking>>,
+    asking: Arc<Mutex<AskingRecords>>,
     /// It is told of records that name verifiers.
-    found: Option<Arc<Found>>,
+    found: Option<Arc<RecordVerifiers>>,
 }
 
 #[derive(Debug, Default)]
-struct Asking {
+struct AskingRecords {
     /// Questions under way.
     servers: HashSet<Authority>,
     /// How often the host moved, or all was forgotten. An answer to an earlier question is not used.
@@ -53,7 +53,7 @@ struct Asking {
 }
 
 /// A question that may be under way.
-pub(crate) struct Asked {
+pub(crate) struct RecordQuestion {
     answer: Option<watch::Receiver<bool>>,
     /// Whether the server published something before.
     speaks: bool,
@@ -80,7 +80,7 @@ impl Records {
     }
 
     /// What there is from now on knows of verifiers that records name.
-    pub(super) fn tell(&mut self, found: &Arc<Found>) {
+    pub(super) fn tell(&mut self, found: &Arc<RecordVerifiers>) {
         self.found = Some(Arc::clone(found));
     }
 
@@ -102,7 +102,7 @@ impl Records {
     }
 
     /// `server` on the present network.
-    fn here(&self, server: &Authority) -> Named {
+    fn here(&self, server: &Authority) -> NamedServer {
         named(self.kernel.network(), server)
     }
 
@@ -115,8 +115,8 @@ impl Records {
     }
 
     /// Asks what `server` publishes, unless that is known, or an address has no records.
-    pub(super) fn ask(&self, server: &Authority) -> Asked {
-        let nothing = Asked { answer: None, speaks: false };
+    pub(super) fn ask(&self, server: &Authority) -> RecordQuestion {
+        let nothing = RecordQuestion { answer: None, speaks: false };
         let (Some(names), Host::Name(name)) = (self.names().clone(), server.host()) else { return nothing };
         if self.given.contains_key(server) {
             return nothing;
@@ -139,7 +139,7 @@ impl Records {
             question.answer(result.ok());
             let _ = tell.send(true);
         });
-        Asked { answer: Some(answer), speaks }
+        RecordQuestion { answer: Some(answer), speaks }
     }
 
     /// Asks again what `server` publishes, because first flights to it are lost, at most once in ten minutes. Nobody waits
@@ -203,12 +203,12 @@ impl Records {
     pub(super) fn forget(&self) {
         let mut asking = lock(&self.asking);
         let era = asking.era + 1;
-        *asking = Asking { era, ..Asking::default() };
+        *asking = AskingRecords { era, ..AskingRecords::default() };
     }
 }
 
-fn named(network: NetworkId, server: &Authority) -> Named {
-    Named::new(network, &server.host().to_string(), server.port())
+fn named(network: NetworkId, server: &Authority) -> NamedServer {
+    NamedServer::new(network, &server.host().to_string(), server.port())
 }
 
 /// The system's resolvers, as they are now.
@@ -222,19 +222,19 @@ fn system() -> Option<Arc<Names>> {
     }
 }
 
-fn lock(asking: &Mutex<Asking>) -> MutexGuard<'_, Asking> {
+fn lock(asking: &Mutex<AskingRecords>) -> MutexGuard<'_, AskingRecords> {
     asking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A question under way.
 pub(crate) struct Question {
-    asking: Arc<Mutex<Asking>>,
+    asking: Arc<Mutex<AskingRecords>>,
     kernel: Kernel,
     /// Where it was asked.
     network: NetworkId,
     server: Authority,
     era: u64,
-    found: Option<Arc<Found>>,
+    found: Option<Arc<RecordVerifiers>>,
 }
 
 impl Question {
@@ -267,7 +267,7 @@ impl Question {
 impl Question {
     /// Stores the answer to a question that was repeated. Without an answer, what is known is used on, and nobody asks for a
     /// while. A program that ends before it comes asks again in its next run.
-    fn answer_again(&self, here: &Named, answer: Option<Option<Published>>) {
+    fn answer_again(&self, here: &NamedServer, answer: Option<Option<Published>>) {
         if lock(&self.asking).era != self.era {
             return;
         }
@@ -294,7 +294,7 @@ impl Drop for Question {
     }
 }
 
-impl Asked {
+impl RecordQuestion {
     /// Nobody waits for it.
     pub(super) fn in_background(self) -> Self {
         Self { answer: None, ..self }

@@ -7,7 +7,7 @@ use crate::client::connect::Filter;
 use crate::client::transport::engine::EngineTcp;
 use crate::client::transport::kernel::KernelTcp;
 use crate::client::transport::udp_beside_tcp::Beside;
-use crate::client::transport::{self, Finish, Lost};
+use crate::client::transport::{self, Finish, RaceLost};
 use crate::client::{Authority, Client, ClientBuilder, ClientError, Host, maybe_delivered};
 use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Server};
 use crate::endpoint::Endpoint;
@@ -391,7 +391,7 @@ struct Ready<'a> {
     inside: &'a Inside,
     name: &'a str,
     published: Published,
-    shown: super::Shown,
+    shown: super::SiteCertificate,
 }
 
 impl Client {
@@ -504,7 +504,7 @@ impl Client {
     }
 }
 
-impl Lost {
+impl RaceLost {
     /// The error of a connect to `server`.
     fn of(self, server: &Authority) -> ClientError {
         let Self { mut error, lookup, once } = self;

@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::record::{Names, Published};
 use firstflight_credential::NetworkId;
 use firstflight_credential::asap::ClientCertificate;
-use firstflight_verifier::{IssuerAddress, KeptCertificate, PoolConfig, Site};
+use firstflight_verifier::{IssuerAddress, KeptCertificate, PoolConfig, PoolSite};
 use firstflight_wire::asap::VerifierId;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub(in crate::client) struct Settings {
     pub named: Vec<NamedVerifier>,
     /// The certificate that the program has.
     /// With the site that alone may see it, if there is one.
-    pub given: Option<(Arc<ClientCertificate>, Option<Site>)>,
+    pub given: Option<(Arc<ClientCertificate>, Option<PoolSite>)>,
     /// The file of that certificate, until the client starts.
     pub kept: Mutex<Option<KeptCertificate>>,
     pub pool: PoolConfig,

@@ -32,7 +32,7 @@ const VISITS: usize = 16;
 
 /// The verifiers that were found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct RecordVerifiers {
     /// Started by the first record that names one.
     learnt: OnceLock<Option<LearntVerifiers>>,
     network: Mutex<NetworkId>,
@@ -41,7 +41,7 @@ pub(super) struct Found {
     visits: Mutex<VecDeque<(String, IpAddr, Instant)>>,
 }
 
-impl Found {
+impl RecordVerifiers {
     pub(super) fn new(network: NetworkId, resolvers: Resolvers) -> Self {
         Self { learnt: OnceLock::new(), network: Mutex::new(network), resolvers, visits: Mutex::default() }
     }

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct World {
     setup: Setup,
-    offer: Option<Offer>,
+    offer: Option<AttemptOffer>,
     /// The server's addresses: whether plain attempts are answered, and whether the round-trip time is known.
     addresses: Vec<(bool, bool)>,
     /// How many of them come first.
@@ -33,7 +33,7 @@ fn address(n: usize) -> SocketAddr {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+enum ExploreStage {
     Making,
     Made,
     Beginning,
@@ -46,7 +46,7 @@ enum Stage {
 struct Real {
     number: Number,
     candidate: Candidate,
-    stage: Stage,
+    stage: ExploreStage,
     began: Instant,
     /// Data left with it.
     left: bool,
@@ -95,10 +95,10 @@ impl State {
         same.now = Instant::ZERO;
         same.race.next_at = due(same.race.next_at);
         same.race.live.iter_mut().for_each(|one| one.began = ago(one.began));
-        same.race.first = same.race.first.map(|first| First { began: None, ..first });
+        same.race.first = same.race.first.map(|first| FirstAttempt { began: None, ..first });
         for one in &mut same.real {
             one.began = ago(one.began);
-            if one.stage == Stage::Ended {
+            if one.stage == ExploreStage::Ended {
                 (one.began, one.asked) = (Instant::ZERO, false);
             }
         }
@@ -197,7 +197,7 @@ impl Explorer<'_> {
                 return Err("something is done after the end");
             }
             self.act(state, action)?;
-            if state.real.iter().filter(|one| one.stage != Stage::Ended).count() > AT_ONCE {
+            if state.real.iter().filter(|one| one.stage != ExploreStage::Ended).count() > AT_ONCE {
                 return Err("more than two attempts at one time");
             }
         }
@@ -211,14 +211,14 @@ impl Explorer<'_> {
                 let begins = matches!(action, Action::Begin(..));
                 // Something begins in its place.
                 state.failed = false;
-                let stage = if begins { Stage::Beginning } else { Stage::Making };
+                let stage = if begins { ExploreStage::Beginning } else { ExploreStage::Making };
                 if let Some(one) = state.real.iter_mut().find(|one| one.number == number) {
-                    if one.stage != Stage::Made || !begins {
+                    if one.stage != ExploreStage::Made || !begins {
                         return Err("an attempt begins twice");
                     }
                     one.stage = stage;
                 } else {
-                    let alone = state.real.iter().all(|one| one.stage == Stage::Ended);
+                    let alone = state.real.iter().all(|one| one.stage == ExploreStage::Ended);
                     if alone && state.nothing_was_sent && candidate.syn != Syn::First {
                         return Err("nothing has left, and the next attempt is an ordinary one");
                     }
@@ -236,47 +236,47 @@ impl Explorer<'_> {
                 if begins && carries && others.clone().any(|one| one.left) {
                     return Err("two attempts carry data");
                 }
-                let others_live = others.clone().any(|one| one.stage != Stage::Ended);
+                let others_live = others.clone().any(|one| one.stage != ExploreStage::Ended);
                 if begins && carries && self.world.is_once(candidate) && others_live {
                     return Err("data that must not run twice leaves beside another attempt");
                 }
             }
             Action::Direct(number, remote) => {
                 let one = state.real.iter_mut().find(|one| one.number == number).unwrap();
-                if one.stage == Stage::Ended {
+                if one.stage == ExploreStage::Ended {
                     return Err("a copy of what has ended");
                 }
                 one.candidate.remote = Some(remote);
             }
             Action::Abort(number) => {
                 let one = state.real.iter_mut().find(|one| one.number == number).unwrap();
-                let won = state.race.end == Some(End::Won(number));
+                let won = state.race.end == Some(AttemptEnd::Won(number));
                 if won {
                     return Err("the winner is closed");
                 }
-                let answers = one.stage == Stage::Running
+                let answers = one.stage == ExploreStage::Running
                     && one.candidate.transport == Transport::Tcp
                     && self.world.plain_works(one.candidate.remote);
                 let plain_beside =
                     state.race.live.iter().any(|other| other.candidate.remote == one.candidate.remote);
-                if state.race.end.is_none() && one.stage == Stage::Made {
+                if state.race.end.is_none() && one.stage == ExploreStage::Made {
                     state.nothing_was_sent = false;
                 }
                 if state.race.end.is_none() && answers && !state.has_slept && !plain_beside {
                     return Err("an attempt is closed before its server could answer");
                 }
-                one.stage = Stage::Ended;
+                one.stage = ExploreStage::Ended;
             }
             Action::Won(finish) => {
                 state.over = true;
                 for one in &state.real {
                     if one.number == finish.number {
-                        if one.stage != Stage::Running {
+                        if one.stage != ExploreStage::Running {
                             return Err("the winner has ended, or has not begun");
                         }
                         continue;
                     }
-                    if one.stage != Stage::Ended {
+                    if one.stage != ExploreStage::Ended {
                         return Err("another attempt is open when data goes to the winner");
                     }
                     if one.left && self.world.is_once(one.candidate) {
@@ -310,11 +310,11 @@ impl Explorer<'_> {
         if state.over {
             return Ok(());
         }
-        let live: Vec<_> = state.real.iter().filter(|one| one.stage != Stage::Ended).collect();
+        let live: Vec<_> = state.real.iter().filter(|one| one.stage != ExploreStage::Ended).collect();
         let once_left =
             live.iter().any(|one| one.left && self.world.is_once(one.candidate)) || state.race.once_left;
         let beginning =
-            live.iter().any(|one| one.stage == Stage::Beginning && self.world.is_once(one.candidate));
+            live.iter().any(|one| one.stage == ExploreStage::Beginning && self.world.is_once(one.candidate));
         let waits = !state.race.waiting.is_empty();
         if waits && live.is_empty() {
             return Err("it waits although nothing is under way");
@@ -322,8 +322,9 @@ impl Explorer<'_> {
         if waits && state.failed && live.len() < AT_ONCE && !once_left && !beginning {
             return Err("the next attempt does not begin when one fails");
         }
-        let inside = live.iter().find(|one| one.candidate.remote.is_none() && one.stage == Stage::Running);
-        if let (Some(_), Some(Offer::InLookup { v4 })) = (inside, self.world.offer)
+        let inside =
+            live.iter().find(|one| one.candidate.remote.is_none() && one.stage == ExploreStage::Running);
+        if let (Some(_), Some(AttemptOffer::InLookup { v4 })) = (inside, self.world.offer)
             && (0..state.given).any(|n| address(n).is_ipv4() == v4)
         {
             return Err("the address is known, and no copy goes there");
@@ -337,7 +338,7 @@ impl Explorer<'_> {
     /// What can happen next.
     fn events(&self, state: &State) -> Result<Vec<Event>, Wrong> {
         let mut events = Vec::new();
-        let begins = |one: &&Real| matches!(one.stage, Stage::Making | Stage::Beginning);
+        let begins = |one: &&Real| matches!(one.stage, ExploreStage::Making | ExploreStage::Beginning);
         if let Some(one) = state.real.iter().find(begins).filter(|_| !self.world.is_slow) {
             self.events_of(state, one, &mut events);
             return Ok(events);
@@ -357,7 +358,7 @@ impl Explorer<'_> {
             }
             // By then these would be complete.
             let answered = |one: &Real| {
-                one.stage == Stage::Running
+                one.stage == ExploreStage::Running
                     && one.candidate.transport == Transport::Tcp
                     && self.world.plain_works(one.candidate.remote)
                     && due >= one.began + KEEPS_PLACE
@@ -382,9 +383,9 @@ impl Explorer<'_> {
         let tcp = one.candidate.transport == Transport::Tcp;
         let works = tcp && self.world.plain_works(one.candidate.remote);
         match one.stage {
-            Stage::Making => events.extend([Event::Made(number), Event::NotMade(number)]),
-            Stage::Made | Stage::Ended => {}
-            Stage::Beginning => {
+            ExploreStage::Making => events.extend([Event::Made(number), Event::NotMade(number)]),
+            ExploreStage::Made | ExploreStage::Ended => {}
+            ExploreStage::Beginning => {
                 events.push(Event::Begun(number, false, false));
                 if first {
                     events.extend([Event::Begun(number, true, false), Event::Begun(number, true, true)]);
@@ -395,7 +396,7 @@ impl Explorer<'_> {
                     events.push(Event::Failed(number, Failure { asked: first, ..Failure::default() }));
                 }
             }
-            Stage::Running => {
+            ExploreStage::Running => {
                 if works || (first && !tcp) {
                     events.push(Event::Established(number));
                 }
@@ -411,7 +412,7 @@ impl Explorer<'_> {
                         events.push(Event::Failed(number, Failure { may_have_run: false, ..late }));
                     }
                 }
-                let inside = matches!(self.world.offer, Some(Offer::InLookup { .. }));
+                let inside = matches!(self.world.offer, Some(AttemptOffer::InLookup { .. }));
                 let direct = !tcp && inside && one.candidate.remote.is_some();
                 let refused_before = state.race.first.is_some_and(|first| first.refused);
                 if direct && !refused_before {
@@ -426,26 +427,26 @@ impl Explorer<'_> {
         let now = state.now;
         match event {
             Event::Made(number) => {
-                state.real(number).stage = Stage::Made;
+                state.real(number).stage = ExploreStage::Made;
                 state.race.handle_made(number);
             }
             Event::NotMade(number) => {
                 let udp = state.real(number).candidate.transport == Transport::Udp;
                 state.nothing_was_sent &= udp;
-                state.real(number).stage = Stage::Ended;
+                state.real(number).stage = ExploreStage::Ended;
                 state.failed = true;
                 state.race.handle_not_made(number, now);
             }
             Event::Begun(number, asks, left) => {
                 state.nothing_was_sent = false;
                 let one = state.real(number);
-                (one.stage, one.began, one.left, one.asked) = (Stage::Running, now, left, asks);
+                (one.stage, one.began, one.left, one.asked) = (ExploreStage::Running, now, left, asks);
                 state.race.handle_begun(number, asks, left, now);
             }
             Event::Failed(number, failure) => {
                 state.nothing_was_sent &= !failure.refused;
                 let one = state.real(number);
-                (one.stage, one.left) = (Stage::Ended, one.left && failure.may_have_run);
+                (one.stage, one.left) = (ExploreStage::Ended, one.left && failure.may_have_run);
                 state.failed = true;
                 state.race.handle_failed(number, failure, now);
             }
@@ -483,7 +484,7 @@ impl Explorer<'_> {
     /// What is told of attempts that have ended.
     fn late_events_change_nothing(&self, state: &State) -> Result<(), Wrong> {
         let now = state.now;
-        for one in state.real.iter().filter(|one| one.stage == Stage::Ended) {
+        for one in state.real.iter().filter(|one| one.stage == ExploreStage::Ended) {
             let mut race = state.race.clone();
             race.handle_established(one.number);
             race.handle_made(one.number);
@@ -508,9 +509,9 @@ fn worlds(most: usize) -> Vec<World> {
     let mut worlds = Vec::new();
     let offers = [
         None,
-        Some(Offer::At(address(0))),
-        Some(Offer::InLookup { v4: true }),
-        Some(Offer::InLookup { v4: false }),
+        Some(AttemptOffer::At(address(0))),
+        Some(AttemptOffer::InLookup { v4: true }),
+        Some(AttemptOffer::InLookup { v4: false }),
     ];
     for offer in offers {
         for (tcp_once, udp_once, repeats_itself) in [
@@ -533,7 +534,7 @@ fn worlds(most: usize) -> Vec<World> {
                         let mut firsts = vec![0, count.min(1), count];
                         firsts.dedup();
                         for at_first in firsts {
-                            if count > 0 && matches!(offer, Some(Offer::At(_))) && at_first == 0 {
+                            if count > 0 && matches!(offer, Some(AttemptOffer::At(_))) && at_first == 0 {
                                 continue;
                             }
                             let addresses = addresses.clone();

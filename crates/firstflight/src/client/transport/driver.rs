@@ -1,6 +1,6 @@
 //! What drives the [racer](Race): it begins attempts, waits for them, and closes them.
 
-use super::{Attempt, Begun, Event, Transports, failure, is_refusal};
+use super::{Attempt, Event, SentSyn, Transports, failure, is_refusal};
 use crate::attempts::{ConnectAnyError, FailedAttempt};
 use crate::client::race::{Action, Candidate, Failure, Finish as Won, Number, Race, Syn};
 use crate::stream::Stream;
@@ -21,7 +21,7 @@ pub(crate) struct Finish {
 }
 
 /// Why a race has no winner.
-pub(crate) struct Lost {
+pub(crate) struct RaceLost {
     pub error: ConnectAnyError,
     /// Why there are no addresses.
     #[allow(dead_code, reason = "only a lookup that carries data is a part of a race")]
@@ -34,7 +34,7 @@ pub(crate) struct Lost {
 pub(crate) async fn run<T: Transports>(
     transports: &T,
     addresses: impl Future<Output = io::Result<Vec<SocketAddr>>> + Send,
-) -> Result<Finish, Lost> {
+) -> Result<Finish, RaceLost> {
     let mut driver = Driver::new(transports);
     driver.run(pin!(addresses)).await
 }
@@ -65,7 +65,7 @@ struct Running<A> {
 }
 
 /// What happens next.
-enum Turn {
+enum DriverTurn {
     Addresses(io::Result<Vec<SocketAddr>>),
     /// To the attempt in this place.
     Attempt(usize, Event),
@@ -91,7 +91,7 @@ impl<'t, T: Transports> Driver<'t, T> {
         }
     }
 
-    async fn run<F>(&mut self, mut addresses: Pin<&mut F>) -> Result<Finish, Lost>
+    async fn run<F>(&mut self, mut addresses: Pin<&mut F>) -> Result<Finish, RaceLost>
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send,
     {
@@ -121,24 +121,24 @@ impl<'t, T: Transports> Driver<'t, T> {
             };
             match turn {
                 None => self.racer.handle_timeout(self.transports.now()),
-                Some(Turn::Addresses(found)) => self.handle_addresses(found),
-                Some(Turn::Attempt(at, event)) => self.handle(at, event),
+                Some(DriverTurn::Addresses(found)) => self.handle_addresses(found),
+                Some(DriverTurn::Attempt(at, event)) => self.handle(at, event),
             }
         }
     }
 
-    fn poll_turn<F>(&mut self, cx: &mut Context<'_>, addresses: Pin<&mut F>) -> Poll<Turn>
+    fn poll_turn<F>(&mut self, cx: &mut Context<'_>, addresses: Pin<&mut F>) -> Poll<DriverTurn>
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>>,
     {
         for (at, running) in self.running.iter_mut().enumerate() {
             if let Poll::Ready(event) = running.attempt.poll(cx) {
-                return Poll::Ready(Turn::Attempt(at, event));
+                return Poll::Ready(DriverTurn::Attempt(at, event));
             }
         }
         match self.known {
             true => Poll::Pending,
-            false => addresses.poll(cx).map(Turn::Addresses),
+            false => addresses.poll(cx).map(DriverTurn::Addresses),
         }
     }
 
@@ -186,7 +186,7 @@ impl<'t, T: Transports> Driver<'t, T> {
         }
     }
 
-    fn handle_begun(&mut self, number: Number, begun: Begun) {
+    fn handle_begun(&mut self, number: Number, begun: SentSyn) {
         self.departed = self.departed.or_else(|| Some(Instant::now()));
         self.racer.handle_begun(number, begun.asks, begun.left, self.transports.now());
     }
@@ -231,13 +231,13 @@ impl<'t, T: Transports> Driver<'t, T> {
         }
     }
 
-    fn lost(&mut self, once: bool) -> Lost {
+    fn lost(&mut self, once: bool) -> RaceLost {
         let error = ConnectAnyError { attempts: std::mem::take(&mut self.failed) };
-        Lost { error, lookup: self.lookup.take(), once }
+        RaceLost { error, lookup: self.lookup.take(), once }
     }
 
     /// Remembers what was learnt, sends the rest of the data to the winner, and returns the stream.
-    async fn deliver(&mut self, won: Won) -> Result<Finish, Lost> {
+    async fn deliver(&mut self, won: Won) -> Result<Finish, RaceLost> {
         let Some(winner) = self.winner.take() else { return Err(self.lost(false)) };
         let unknown = Outcome::Handshake(Reason::Unknown);
         let failed = self.failed.iter().filter(|failed| failed.outcome == unknown);

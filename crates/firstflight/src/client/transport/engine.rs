@@ -1,13 +1,13 @@
 //! Attempts by an engine: on IP, or in UDP.
 
-use super::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
+use super::{Attempt, Event, SentSyn, Transports, failure, is_refusal, unclear_if};
 use crate::attempts::{FailedAttempt, interleave};
 use crate::client::race::{
-    ATTEMPT_DELAY, Address, Candidate, Failure, Finish as Won, Number, Offer, Setup, Syn, Transport,
+    ATTEMPT_DELAY, Address, AttemptOffer, Candidate, Failure, Finish as Won, Number, Setup, Syn, Transport,
 };
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
-use crate::memory::history::Way;
+use crate::memory::history::HistoryWay;
 use crate::shared::Shared;
 use crate::stream::{EngineStream, Stream, first_data};
 use crate::time::Time;
@@ -33,12 +33,12 @@ pub(crate) struct EngineTcp<'a> {
     network: NetworkId,
     time: Time,
     /// What is offered apart from ordinary attempts, if it is beside another TCP.
-    pub(crate) offer: Option<Offer>,
+    pub(crate) offer: Option<AttemptOffer>,
     /// Where the race takes place, when its addresses are known.
-    place: OnceLock<Place<'a>>,
+    place: OnceLock<AttemptPlace<'a>>,
 }
 
-struct Place<'a> {
+struct AttemptPlace<'a> {
     shard: &'a Arc<Shared>,
     several: bool,
 }
@@ -107,9 +107,9 @@ impl<'a> EngineTcp<'a> {
         let mut inner = place.shard.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         for remote in &won.earlier {
-            inner.history().lost(Way::new(network, *remote, self.config.encapsulation), now);
+            inner.history().lost(HistoryWay::new(network, *remote, self.config.encapsulation), now);
         }
-        inner.history().won(&Way::new(network, winner, self.config.encapsulation));
+        inner.history().won(&HistoryWay::new(network, winner, self.config.encapsulation));
     }
 }
 
@@ -123,7 +123,7 @@ impl<'a> Transports for EngineTcp<'a> {
         Setup { tcp_once: once, udp_once: once, repeats_itself: true, attempt_delay: ATTEMPT_DELAY }
     }
 
-    fn offer(&self) -> Option<Offer> {
+    fn offer(&self) -> Option<AttemptOffer> {
         self.offer
     }
 
@@ -143,13 +143,13 @@ impl<'a> Transports for EngineTcp<'a> {
         let Some(first) = addresses.first() else { return Vec::new() };
         let place = self.place.get_or_init(|| {
             let shard = self.endpoint.shard_for(self.config.local, *first);
-            Place { shard, several: addresses.iter().any(|other| other != first) }
+            AttemptPlace { shard, several: addresses.iter().any(|other| other != first) }
         });
         let mut inner = place.shard.lock();
         let (network, now) = (inner.stack.config().network, inner.now());
         let history = inner.history();
         let slow = |remote: &SocketAddr| {
-            history.is_slow(&Way::new(network, *remote, self.config.encapsulation), now)
+            history.is_slow(&HistoryWay::new(network, *remote, self.config.encapsulation), now)
         };
         let (last, first): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(slow);
         let order = [interleave(&first), interleave(&last)].concat();
@@ -185,7 +185,7 @@ impl<'a> Transports for EngineTcp<'a> {
         number: Number,
         candidate: Candidate,
         cargo: Option<Cargo<'a>>,
-    ) -> Result<(EngineAttempt<'a>, Option<Begun>), (bool, io::Error)> {
+    ) -> Result<(EngineAttempt<'a>, Option<SentSyn>), (bool, io::Error)> {
         // What keeps a SYN from leaving is of this host.
         let here = |error: io::Error| (false, error);
         let remote = candidate.remote.ok_or_else(|| here(io::ErrorKind::AddrNotAvailable.into()))?;
@@ -201,7 +201,7 @@ impl<'a> Transports for EngineTcp<'a> {
         let given = data.map(|data| (data, taken));
         let in_udp = candidate.transport == Transport::Udp;
         let attempt = EngineAttempt { number, remote, stream: Some(stream), given, in_udp };
-        Ok((attempt, Some(Begun { asks, left: taken > 0 })))
+        Ok((attempt, Some(SentSyn { asks, left: taken > 0 })))
     }
 
     fn is_on_same_network(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Attempts on the kernel's TCP, with Fast Open and without.
 
-use super::{Attempt, Begun, Event, Transports, failure, is_refusal, unclear_if};
+use super::{Attempt, Event, SentSyn, Transports, failure, is_refusal, unclear_if};
 use crate::attempts::FailedAttempt;
 use crate::client::race::{
-    Address, Candidate, Failure, Finish as Won, First, Number, Offer, Setup, Syn, Transport,
+    Address, AttemptOffer, Candidate, Failure, Finish as Won, FirstAttempt, Number, Setup, Syn, Transport,
 };
 use crate::first_flight::Flights;
 use crate::kernel::Kernel;
@@ -137,7 +137,7 @@ impl<'a> Transports for KernelTcp<'a> {
         Setup::default()
     }
 
-    fn offer(&self) -> Option<Offer> {
+    fn offer(&self) -> Option<AttemptOffer> {
         None
     }
 
@@ -164,7 +164,7 @@ impl<'a> Transports for KernelTcp<'a> {
         number: Number,
         candidate: Candidate,
         cargo: Option<Cargo<'a>>,
-    ) -> Result<(KernelAttempt<'a>, Option<Begun>), (bool, io::Error)> {
+    ) -> Result<(KernelAttempt<'a>, Option<SentSyn>), (bool, io::Error)> {
         let remote = candidate.remote.ok_or((false, io::ErrorKind::AddrNotAvailable.into()))?;
         let cargo = match candidate.syn {
             Syn::First => cargo.unwrap_or(Cargo::Nothing(Reason::NotRequested)),
@@ -188,7 +188,7 @@ impl<'a> Transports for KernelTcp<'a> {
             established: Box::pin(attempt.established()),
             connected: None,
         };
-        Ok((attempt, Some(Begun { asks, left: taken > 0 })))
+        Ok((attempt, Some(SentSyn { asks, left: taken > 0 })))
     }
 
     fn is_on_same_network(&self) -> bool {
@@ -302,7 +302,9 @@ pub(crate) fn learn(
         let told = grants_none && outcome == Outcome::Handshake(Reason::NoCredential);
         return (None, told.then_some(Outcome::Handshake(Reason::PeerWithoutFastOpen)));
     }
-    let Some(First { candidate: other, began, left, refused, .. }) = won.first else { return (None, None) };
+    let Some(FirstAttempt { candidate: other, began, left, refused, .. }) = won.first else {
+        return (None, None);
+    };
     let same = other.remote == Some(remote);
     if here && same && other.transport == Transport::Tcp {
         if refused {

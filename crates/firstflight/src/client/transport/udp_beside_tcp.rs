@@ -3,9 +3,9 @@
 pub(crate) mod either;
 
 use super::kernel::KernelTcp;
-use super::{Begun, Transports};
+use super::{SentSyn, Transports};
 use crate::attempts::FailedAttempt;
-use crate::client::race::{Address, Candidate, Finish as Won, Number, Offer, Setup, Transport};
+use crate::client::race::{Address, AttemptOffer, Candidate, Finish as Won, Number, Setup, Transport};
 use crate::stream::Stream;
 use either::Either;
 use firstflight_wire::Instant;
@@ -30,7 +30,7 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
         Setup { udp_once: self.udp.setup().udp_once, ..self.tcp.setup() }
     }
 
-    fn offer(&self) -> Option<Offer> {
+    fn offer(&self) -> Option<AttemptOffer> {
         self.udp.offer()
     }
 
@@ -62,7 +62,7 @@ impl<'a, U: Transports> Transports for Beside<'a, U> {
         number: Number,
         candidate: Candidate,
         cargo: Option<Self::Cargo>,
-    ) -> Result<(Self::Attempt, Option<Begun>), (bool, io::Error)> {
+    ) -> Result<(Self::Attempt, Option<SentSyn>), (bool, io::Error)> {
         let (kernel, udp) = match cargo {
             Some(Either::One(cargo)) => (Some(cargo), None),
             Some(Either::Other(cargo)) => (None, Some(cargo)),

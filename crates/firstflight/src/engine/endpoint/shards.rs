@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::ending::Gone;
-use crate::mailboxes::{Mail, Post};
+use crate::mailboxes::{Mail, Mailboxes};
 use crate::renewed::Renewed;
 use crate::shared::Shared;
 use crate::store::SharedStore;
@@ -148,7 +148,7 @@ impl Endpoint {
             own.mtu = own.mtu.min(mtu);
             own.owners.clone_from(&owners);
             own.comes_here = link.comes_here().filter(|_| owners.is_some());
-            let post = (count > 1).then(|| Post::new(index, &mail, workers));
+            let post = (count > 1).then(|| Mailboxes::new(index, &mail, workers));
             let _inside = runtime.enter();
             shards.push(Self::launch(own, link, store.clone(), time.clone(), post));
         }

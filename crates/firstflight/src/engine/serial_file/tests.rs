@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that is deleted when this is dropped.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -46,7 +46,7 @@ impl Drop for Place {
 
 #[tokio::test]
 async fn every_life_begins_above_the_one_before() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut last = 0;
     for life in 0..3 {
         let table = place.open().unwrap().start(100).unwrap();
@@ -65,7 +65,7 @@ async fn every_life_begins_above_the_one_before() {
 
 #[tokio::test]
 async fn the_mark_keeps_ahead_of_what_is_given_out() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let table = place.open().unwrap().start(100).unwrap();
     let mut given = 0;
     while given < 3 * RESERVE {
@@ -83,7 +83,7 @@ async fn the_mark_keeps_ahead_of_what_is_given_out() {
 
 #[test]
 fn a_lost_or_an_old_file_gives_no_serial_again() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let shared = [9; 32];
     let open = || SerialFile::open(&place.file(), 7, Some(&shared)).unwrap();
     let before = open().mark;
@@ -98,7 +98,7 @@ fn a_lost_or_an_old_file_gives_no_serial_again() {
 
 #[test]
 fn fresh_files_have_fresh_keys_and_keep_them() {
-    let (one, two) = (Place::new(), Place::new());
+    let (one, two) = (TestDirectory::new(), TestDirectory::new());
     let keys = one.open().unwrap().keys.clone();
     assert_eq!(one.open().unwrap().keys, keys);
     assert_ne!(two.open().unwrap().keys, keys);
@@ -108,7 +108,7 @@ fn fresh_files_have_fresh_keys_and_keep_them() {
 
 #[test]
 fn only_its_owner_reads_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.open().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&place.file()), 0o600);
@@ -119,7 +119,7 @@ fn only_its_owner_reads_it() {
 
 #[test]
 fn a_file_has_one_process_and_one_issuer() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let held = place.open().unwrap();
     assert!(matches!(place.open(), Err(SerialFileError::Locked)));
     drop(held);
@@ -129,7 +129,7 @@ fn a_file_has_one_process_and_one_issuer() {
 
 #[test]
 fn a_damaged_file_is_refused_and_left_alone() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.open().unwrap();
     let good = fs::read_to_string(place.file()).unwrap();
     let cut = |at: usize| good.get(..good.len() - at).unwrap().to_owned();

@@ -1,6 +1,6 @@
 //! A store in memory, for tests and for several endpoints of one process.
 
-use super::{Answer, SharedStore, StoreError};
+use super::{SharedStore, StoreAnswer, StoreError};
 use crate::credential::{FlightId, JobRequest, JobResult, Reason, RemoteGuard, Serial};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -58,7 +58,7 @@ impl MemoryStore {
 }
 
 impl SharedStore for MemoryStore {
-    fn ask(&self, request: JobRequest) -> Answer<'_> {
+    fn ask(&self, request: JobRequest) -> StoreAnswer<'_> {
         Box::pin(async move { self.lock().answer(request, Instant::now()) })
     }
 

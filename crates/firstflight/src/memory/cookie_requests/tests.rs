@@ -4,7 +4,7 @@ const HOME: NetworkId = NetworkId([1; 16]);
 
 #[test]
 fn a_server_that_was_asked_before_grants_none() {
-    let (mut asked, server) = (Asked::default(), IpAddr::from([192, 0, 2, 1]));
+    let (mut asked, server) = (CookieRequests::default(), IpAddr::from([192, 0, 2, 1]));
     let at = Instant::from_millis;
     assert!(!asked.again(HOME, server, at(0), at(100)), "the first one");
     assert!(!asked.again(HOME, server, at(50), at(150)), "it left before the first was complete");
@@ -21,7 +21,7 @@ fn a_server_that_was_asked_before_grants_none() {
 
 #[test]
 fn memory_is_bounded() {
-    let mut asked = Asked::default();
+    let mut asked = CookieRequests::default();
     for n in 0..1000_u32 {
         asked.again(HOME, n.to_be_bytes().into(), Instant::ZERO, Instant::ZERO);
     }

@@ -150,15 +150,15 @@ impl Changes {
 
 /// What a holder had at the last look, so that only what changed is written.
 #[derive(Debug)]
-pub(crate) struct Seen<R: Row, V>(HashMap<R::Key, (V, R)>);
+pub(crate) struct LastLook<R: Row, V>(HashMap<R::Key, (V, R)>);
 
-impl<R: Row, V> Default for Seen<R, V> {
+impl<R: Row, V> Default for LastLook<R, V> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<R: Row, V: PartialEq + Clone> Seen<R, V> {
+impl<R: Row, V: PartialEq + Clone> LastLook<R, V> {
     /// Looks at what a holder has now, in the order in which it is written, and returns what changed since the last look.
     /// `key` and `row` make what the file holds of it. What is of an unknown network is passed over.
     pub(super) fn look<T>(

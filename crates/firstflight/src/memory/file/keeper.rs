@@ -3,14 +3,14 @@
 //! Other processes may use the same file. So only what changed here is written, into what the file holds then, under a
 //! lock.
 
-use super::changes::{Change, Changes, Seen};
+use super::changes::{Change, Changes, LastLook};
 use super::content::Row;
 use super::disk;
 use super::{CachedClosedPort, CachedLostRace, CachedRecord, CachedServer, CachedUdpPause, CredentialCache};
 use crate::memory::health::{self, Pause};
-use crate::memory::history::Way;
-use crate::memory::records::{Known, Named, Records};
-use crate::memory::{Fact, Learnt, Others};
+use crate::memory::history::HistoryWay;
+use crate::memory::records::{KnownServer, NamedServer, Records};
+use crate::memory::{Fact, HolderMemory, Others};
 use firstflight_credential::{CredentialStore, Entry, NetworkId};
 use firstflight_wire::{Clock, Instant};
 use std::net::IpAddr;
@@ -41,11 +41,11 @@ pub(crate) struct Keeper {
 
 #[derive(Debug, Default)]
 struct AllSeen {
-    servers: Seen<CachedServer, Entry>,
-    lost_races: Seen<CachedLostRace, Instant>,
-    closed_ports: Seen<CachedClosedPort, Instant>,
-    udp_pauses: Seen<CachedUdpPause, Pause>,
-    records: Seen<CachedRecord, Known>,
+    servers: LastLook<CachedServer, Entry>,
+    lost_races: LastLook<CachedLostRace, Instant>,
+    closed_ports: LastLook<CachedClosedPort, Instant>,
+    udp_pauses: LastLook<CachedUdpPause, Pause>,
+    records: LastLook<CachedRecord, KnownServer>,
 }
 
 /// The file, and what is not yet in it.
@@ -71,7 +71,10 @@ impl Keeper {
             restore(Fact::Server(row.network, row.server, row.entry(clock)));
         }
         for row in counting(&content.lost_races, clock) {
-            restore(Fact::LostRace(Way::new(row.network, row.server, row.udp_port), mono(clock, row.at)));
+            restore(Fact::LostRace(
+                HistoryWay::new(row.network, row.server, row.udp_port),
+                mono(clock, row.at),
+            ));
         }
         for row in counting(&content.closed_ports, clock) {
             restore(Fact::Closed(row.network, row.server, mono(clock, row.at)));
@@ -94,7 +97,7 @@ impl Keeper {
     }
 
     /// Takes what is `learnt` as what the file holds.
-    pub(crate) fn start(mut self, learnt: &Learnt<'_>, clock: &Clock) -> Self {
+    pub(crate) fn start(mut self, learnt: &HolderMemory<'_>, clock: &Clock) -> Self {
         if let Some(file) = Arc::get_mut(&mut self.file) {
             file.most = learnt.servers.capacity();
         }
@@ -119,25 +122,25 @@ impl Keeper {
     }
 
     /// When [`Keeper::snapshot`] has something to write. `None` if nothing changed.
-    pub(crate) fn due(&self, learnt: &Learnt<'_>) -> Option<Instant> {
+    pub(crate) fn due(&self, learnt: &HolderMemory<'_>) -> Option<Instant> {
         (learnt.changes() != self.saved).then_some(self.next)
     }
 
     /// What is to be written, if anything changed since the last snapshot.
-    pub(crate) fn snapshot(&mut self, learnt: &Learnt<'_>, clock: &Clock) -> Option<Snapshot> {
+    pub(crate) fn snapshot(&mut self, learnt: &HolderMemory<'_>, clock: &Clock) -> Option<Snapshot> {
         self.due(learnt)?;
         Some(self.take(learnt, clock))
     }
 
     /// What is to be written at the end. The last snapshot may never be written, because the runtime drops what it has
     /// not begun when it shuts down.
-    pub(crate) fn last(&mut self, learnt: &Learnt<'_>, clock: &Clock) -> Option<Snapshot> {
+    pub(crate) fn last(&mut self, learnt: &HolderMemory<'_>, clock: &Clock) -> Option<Snapshot> {
         // A write under way is to be waited for.
         let pending = !self.file.unwritten().is_empty() || self.file.writing.try_lock().is_err();
         (pending || self.due(learnt).is_some()).then(|| self.take(learnt, clock))
     }
 
-    fn take(&mut self, learnt: &Learnt<'_>, clock: &Clock) -> Snapshot {
+    fn take(&mut self, learnt: &HolderMemory<'_>, clock: &Clock) -> Snapshot {
         self.saved = learnt.changes();
         self.next = clock.mono + SAVE_EVERY;
         self.file.unwritten().add(self.seen.look(learnt, clock));
@@ -147,7 +150,7 @@ impl Keeper {
 
 impl AllSeen {
     /// What changed since the last look.
-    fn look(&mut self, learnt: &Learnt<'_>, clock: &Clock) -> Changes {
+    fn look(&mut self, learnt: &HolderMemory<'_>, clock: &Clock) -> Changes {
         let mut changes = Changes::default();
         let entries = known(learnt.servers).map(|(network, ip, entry)| ((network, ip), entry.clone()));
         let servers =
@@ -199,7 +202,7 @@ impl AllSeen {
 
 /// What changed of the records that may be in a file.
 pub(super) fn records_changed(
-    seen: &mut Seen<CachedRecord, Known>,
+    seen: &mut LastLook<CachedRecord, KnownServer>,
     records: &Records,
     clock: &Clock,
 ) -> Vec<Change<CachedRecord>> {
@@ -217,12 +220,12 @@ pub(super) fn records_changed(
 }
 
 /// The server of a record, if its name can be one.
-pub(super) fn server_of(row: &CachedRecord) -> Option<(Named, &CachedRecord)> {
-    (row.name.len() <= LONGEST_NAME).then(|| (Named::new(row.network, &row.name, row.port), row))
+pub(super) fn server_of(row: &CachedRecord) -> Option<(NamedServer, &CachedRecord)> {
+    (row.name.len() <= LONGEST_NAME).then(|| (NamedServer::new(row.network, &row.name, row.port), row))
 }
 
 impl CachedRecord {
-    pub(super) fn of(server: &Named, known: &Known, clock: &Clock) -> Self {
+    pub(super) fn of(server: &NamedServer, known: &KnownServer, clock: &Clock) -> Self {
         Self {
             network: server.network,
             name: server.name.to_string(),
@@ -234,8 +237,8 @@ impl CachedRecord {
         }
     }
 
-    pub(super) fn known(&self, clock: &Clock) -> Known {
-        Known {
+    pub(super) fn known(&self, clock: &Clock) -> KnownServer {
+        KnownServer {
             parameter: Some(self.parameter.as_slice().into()),
             until: mono(clock, self.until).min(clock.mono + LONGEST_TTL),
             lost: self.lost,

@@ -1,6 +1,6 @@
 //! The file of what is remembered of lookups, which is written when its caller says so.
 
-use super::changes::{Changes, Seen};
+use super::changes::{Changes, LastLook};
 use super::content::Row;
 use super::keeper::counting;
 use super::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, disk};
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct LookupFile {
     path: PathBuf,
-    resolvers: Seen<CachedResolver, CachedResolver>,
-    unreachable: Seen<CachedUnreachable, CachedUnreachable>,
+    resolvers: LastLook<CachedResolver, CachedResolver>,
+    unreachable: LastLook<CachedUnreachable, CachedUnreachable>,
 }
 
 impl LookupFile {
@@ -24,7 +24,8 @@ impl LookupFile {
         let content = cache.content;
         let resolvers: Vec<_> = counting(&content.resolvers, clock).cloned().collect();
         let unreachable: Vec<_> = counting(&content.unreachable, clock).cloned().collect();
-        let mut file = Self { path: cache.path, resolvers: Seen::default(), unreachable: Seen::default() };
+        let mut file =
+            Self { path: cache.path, resolvers: LastLook::default(), unreachable: LastLook::default() };
         // The file holds it.
         file.look(&resolvers, &unreachable);
         (file, resolvers, unreachable)

@@ -5,7 +5,7 @@ use super::content::Row;
 use super::*;
 use crate::clock::unix;
 use crate::memory::kernel::Memory;
-use crate::memory::records::Named;
+use crate::memory::records::NamedServer;
 use firstflight_credential::{NetworkId, Permission};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -49,8 +49,8 @@ fn learn(memory: &mut Memory, network: NetworkId) {
     memory.udp_lost(at(4), Some(9));
     memory.udp_lost(at(4), Some(9));
     let (records, time) = memory.records();
-    records.learn(Named::new(network, "www.Example.com", 80), Some(PARAMETER), DAY, time);
-    records.learn(Named::new(network, "nothing.example.com", 80), None, DAY, time);
+    records.learn(NamedServer::new(network, "www.Example.com", 80), Some(PARAMETER), DAY, time);
+    records.learn(NamedServer::new(network, "nothing.example.com", 80), None, DAY, time);
 }
 
 /// Whether it is known, subject by subject: servers, lost races, closed ports, UDP, records.
@@ -62,7 +62,7 @@ fn knows(memory: &mut Memory, network: NetworkId) -> [bool; 5] {
     let (closed, udp) =
         (memory.was_closed(at(3)), memory.is_slow_in_udp(at(4), 9) && !memory.allows_udp(true));
     let (records, time) = memory.records();
-    let known = records.get(&Named::new(network, "www.example.com", 80), time);
+    let known = records.get(&NamedServer::new(network, "www.example.com", 80), time);
     let published = known.and_then(|known| known.parameter.as_deref()) == Some(PARAMETER);
     [servers, first == [at(1)], closed, udp, published]
 }
@@ -312,7 +312,7 @@ fn a_file_cannot_ask_for_more_than_a_day_or_hold_other_things() {
     let network = NetworkId(1_u128.to_be_bytes());
     let mut memory = open(&path, network);
     let (records, time) = memory.records();
-    let known = records.get(&Named::new(network, &format!("{:0253}", 0), u16::MAX), time).unwrap();
+    let known = records.get(&NamedServer::new(network, &format!("{:0253}", 0), u16::MAX), time).unwrap();
     assert!(known.until <= time + DAY && known.asked.is_some_and(|asked| asked <= time));
     for wrong in ["\"zone\": \"0g\"", "\"zone\": 1"] {
         let text = fs::read_to_string(&path).unwrap();

@@ -4,7 +4,7 @@
 use super::*;
 use crate::Config;
 use crate::memory::history::History;
-use crate::memory::{Fact, Learnt};
+use crate::memory::{Fact, HolderMemory};
 use firstflight_credential::{Entry, NetworkId};
 use firstflight_stack::Stack;
 use firstflight_wire::tcp::Cookie;
@@ -57,9 +57,9 @@ fn server(network: NetworkId, last: u8) -> CachedServer {
     }
 }
 
-fn learnt(stack: &Stack) -> Learnt<'_> {
+fn learnt(stack: &Stack) -> HolderMemory<'_> {
     const NO_RACES: &History = &History::new();
-    Learnt { servers: stack.credentials(), history: NO_RACES, others: None }
+    HolderMemory { servers: stack.credentials(), history: NO_RACES, others: None }
 }
 
 fn keeper(path: &Path, stack: &mut Stack) -> Keeper {
@@ -224,8 +224,8 @@ fn the_file_holds_no_more_servers_than_the_store() {
         fact => panic!("{fact:?}"),
     });
     const NO_RACES: &History = &History::new();
-    fn learnt(servers: &firstflight_credential::CredentialStore) -> Learnt<'_> {
-        Learnt { servers, history: NO_RACES, others: None }
+    fn learnt(servers: &firstflight_credential::CredentialStore) -> HolderMemory<'_> {
+        HolderMemory { servers, history: NO_RACES, others: None }
     }
     let mut keeper = keeper.start(&learnt(&store), &START);
     store.restore(HOME, ip(3), Entry::new());

@@ -1,8 +1,8 @@
 use super::*;
 
-fn way(n: u16) -> Way {
+fn way(n: u16) -> HistoryWay {
     let remote = SocketAddr::from(([10, 0, 0, 1], n));
-    Way::new(NetworkId::UNKNOWN, remote, None)
+    HistoryWay::new(NetworkId::UNKNOWN, remote, None)
 }
 
 #[test]
@@ -22,8 +22,8 @@ fn it_belongs_to_a_network_and_a_encapsulation() {
     let mut history = History::default();
     let now = Instant::from_secs(100);
     history.lost(way(1), now);
-    assert!(!history.is_slow(&Way { network: NetworkId([1; 16]), ..way(1) }, now));
-    assert!(!history.is_slow(&Way { encapsulation: Some(4433), ..way(1) }, now));
+    assert!(!history.is_slow(&HistoryWay { network: NetworkId([1; 16]), ..way(1) }, now));
+    assert!(!history.is_slow(&HistoryWay { encapsulation: Some(4433), ..way(1) }, now));
     history.leave(NetworkId([1; 16]));
     assert!(history.is_slow(&way(1), now));
     history.leave(NetworkId::UNKNOWN);

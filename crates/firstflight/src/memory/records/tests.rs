@@ -4,8 +4,8 @@ use super::*;
 const NOW: Instant = Instant::from_secs(1_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn server(port: u16) -> Named {
-    Named::new(NetworkId([1; 16]), "www.XYZ.com", port)
+fn server(port: u16) -> NamedServer {
+    NamedServer::new(NetworkId([1; 16]), "www.XYZ.com", port)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_record_counts_for_its_ttl_and_at_most_a_day_on_its_network() {
     assert!(records.get(&server(80), NOW + Duration::from_secs(59)).is_some());
     assert!(records.get(&server(80), NOW + Duration::from_secs(60)).is_none());
     assert!(records.get(&server(81), NOW + DAY).is_none());
-    assert!(records.get(&Named { network: NetworkId([2; 16]), ..server(80) }, NOW).is_none());
+    assert!(records.get(&NamedServer { network: NetworkId([2; 16]), ..server(80) }, NOW).is_none());
 }
 
 #[test]

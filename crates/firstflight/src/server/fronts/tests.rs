@@ -7,7 +7,7 @@ fn at(text: &str) -> SocketAddr {
 fn places(udp: &[&str], seen_as: &[&str]) -> Result<Vec<(String, String)>, RelayTargetError> {
     let parse = |texts: &[&str]| texts.iter().map(|text| at(text)).collect::<Vec<_>>();
     let target = RelayTarget::new(&parse(udp), &parse(seen_as))?;
-    let shown = |place: &Place| (place.address.to_string(), place.seen_as.to_string());
+    let shown = |place: &FamilyAddresses| (place.address.to_string(), place.seen_as.to_string());
     Ok(target.places.iter().map(shown).collect())
 }
 

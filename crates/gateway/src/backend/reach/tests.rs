@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
-use crate::backend::health::{Known, watch};
+use crate::backend::health::{HealthState, watch};
 use crate::backend::{BackendIo, DialError, Service};
 use crate::config::Config;
 use firstflight::Resolve;
@@ -178,7 +178,7 @@ async fn a_health_check_finds_the_address_that_answers() {
     let service = service(&names, "app", port, health);
     let _checks = watch(&service);
     let begun = Instant::now();
-    while service.known(&service.backends()[0]) != Known::Up {
+    while service.known(&service.backends()[0]) != HealthState::Up {
         assert!(begun.elapsed() < LONG, "down for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Another client of the same gateway.
-async fn another(place: &Place) -> TcpStream {
+async fn another(place: &TestSite) -> TcpStream {
     let (client, stream) = accepted().await;
     place.serve(stream);
     client
@@ -317,7 +317,7 @@ async fn a_failure_names_its_backend_and_what_failed() {
     assert_eq!(line["backend"], backend.at.to_string());
     let gone = backend.at;
     drop((backend, far));
-    let place = Place::new(HTTP, "", gone);
+    let place = TestSite::new(HTTP, "", gone);
     let (mut near, stream) = accepted().await;
     place.serve(stream);
     send(&mut near, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;

@@ -10,7 +10,7 @@ struct Through {
     far: TcpStream,
     asked: String,
     body: Vec<u8>,
-    _place: Place,
+    _place: TestSite,
 }
 
 /// Sends a request, and reads it at the backend with so many bytes of its body.
@@ -278,7 +278,7 @@ async fn silent() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
 async fn nobody_is_connected_to_for_a_client_that_has_left() {
     for reset in [true, false] {
         let (at, _held, _listener) = silent().await;
-        let place = Place::new(HTTP, "connect_timeout = \"1h\"", at);
+        let place = TestSite::new(HTTP, "connect_timeout = \"1h\"", at);
         let (mut client, stream) = accepted().await;
         place.serve(stream);
         send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;

@@ -6,9 +6,9 @@ use firstflight::FirstFlight;
 use firstflight_tls::Connector;
 use firstflight_tls::rustls::RootCertStore;
 
-async fn place(listener: &str) -> (Place, Backend) {
+async fn place(listener: &str) -> (TestSite, Backend) {
     let backend = Backend::new().await;
-    (Place::new(&format!("{HTTP}\n{listener}"), "", backend.at), backend)
+    (TestSite::new(&format!("{HTTP}\n{listener}"), "", backend.at), backend)
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn next(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<(u8, u8, Vec<u
 async fn a_stream_that_waits_stops_no_other() {
     let path = Path::new().await;
     let backend = Backend::new().await;
-    let place = Place::new(HTTP, "", backend.at);
+    let place = TestSite::new(HTTP, "", backend.at);
     let flight = [
         PREFACE,
         &frame(SETTINGS, 0, 0, &[]),
@@ -78,7 +78,7 @@ struct Uploader {
     /// The number of the last stream.
     last: u32,
     _backend: Backend,
-    _place: Place,
+    _place: TestSite,
 }
 
 impl Uploader {

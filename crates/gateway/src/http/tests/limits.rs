@@ -7,7 +7,7 @@ use hyper::Request;
 use std::time::Duration;
 
 /// A client of HTTP/2 that opens windows of this size.
-async fn connect(place: &Place, window: u32) -> SendRequest<Bytes> {
+async fn connect(place: &TestSite, window: u32) -> SendRequest<Bytes> {
     let (near, stream) = accepted().await;
     place.serve(stream);
     let (sender, connection) = client::Builder::new()
@@ -46,7 +46,7 @@ fn answering(backend: Backend, body: &'static str) -> tokio::sync::mpsc::Unbound
 #[tokio::test]
 async fn clients_of_http_2_without_a_window_give_their_backends_back() {
     let backend = Backend::new().await;
-    let place = Place::new(&format!("{HTTP}\nbody_timeout = \"300ms\""), "", backend.at);
+    let place = TestSite::new(&format!("{HTTP}\nbody_timeout = \"300ms\""), "", backend.at);
     let mut told = answering(backend, "hello");
     let mut client = connect(&place, 0).await;
     let mut held = Vec::new();
@@ -73,7 +73,7 @@ async fn clients_of_http_2_without_a_window_give_their_backends_back() {
 async fn requests_of_one_client_beyond_the_limit_wait_and_those_of_others_do_not() {
     let backend = Backend::new().await;
     let listener = "max_requests_per_client = 3\ntrusted = [\"127.0.0.0/8\"]";
-    let place = Place::new(&format!("{HTTP}\n{listener}"), "", backend.at);
+    let place = TestSite::new(&format!("{HTTP}\n{listener}"), "", backend.at);
     let mut client = connect(&place, 65_535).await;
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -113,7 +113,7 @@ async fn requests_of_one_client_beyond_the_limit_wait_and_those_of_others_do_not
 #[tokio::test]
 async fn requests_that_wait_too_long_for_the_others_of_their_client_are_refused() {
     let backend = Backend::new().await;
-    let place = Place::new(
+    let place = TestSite::new(
         &format!("{HTTP}\nmax_requests_per_client = 1\nheader_timeout = \"200ms\""),
         "",
         backend.at,
@@ -130,7 +130,7 @@ async fn requests_that_wait_too_long_for_the_others_of_their_client_are_refused(
 #[tokio::test]
 async fn the_windows_of_the_connections_of_one_client_shrink() {
     let backend = Backend::new().await;
-    let place = Place::new(&format!("{HTTP}\nmax_buffered_per_client = 1000000"), "", backend.at);
+    let place = TestSite::new(&format!("{HTTP}\nmax_buffered_per_client = 1000000"), "", backend.at);
     let mut windows = Vec::new();
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -157,7 +157,7 @@ async fn the_windows_of_the_connections_of_one_client_shrink() {
 #[tokio::test]
 async fn an_expectation_by_http_2_is_answered() {
     let backend = Backend::new().await;
-    let place = Place::new(HTTP, "", backend.at);
+    let place = TestSite::new(HTTP, "", backend.at);
     let mut client = connect(&place, 65_535).await;
     let post = Request::post("http://a/")
         .header("expect", "100-continue")
@@ -182,7 +182,7 @@ async fn an_expectation_by_http_2_is_answered() {
 async fn a_body_by_http_2_without_a_length_reaches_the_backend() {
     for method in ["GET", "HEAD", "POST"] {
         let backend = Backend::new().await;
-        let place = Place::new(HTTP, "", backend.at);
+        let place = TestSite::new(HTTP, "", backend.at);
         let mut client = connect(&place, 65_535).await;
         let request = Request::builder().method(method).uri("http://a/").body(()).unwrap();
         let (_response, mut body) = client.send_request(request, false).unwrap();

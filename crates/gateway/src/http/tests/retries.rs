@@ -17,7 +17,7 @@ async fn nobody_comes(backend: &Backend, why: &str) {
 }
 
 /// A client of a gateway whose connection to the backend was used once and is kept.
-async fn kept(service: &str) -> (TcpStream, TcpStream, Backend, Place) {
+async fn kept(service: &str) -> (TcpStream, TcpStream, Backend, TestSite) {
     let (mut client, backend, place) = pair("", service).await;
     send(&mut client, &request("GET")).await;
     let mut far = backend.accept().await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 const H2: &str = "protocol = \"h2\"";
 
 type Far = Connection<TcpStream, Bytes>;
-type Asked = (Request<RecvStream>, SendResponse<Bytes>);
+type BackendRequest = (Request<RecvStream>, SendResponse<Bytes>);
 
 impl Backend {
     /// The next connection of HTTP/2.
@@ -20,7 +20,7 @@ impl Backend {
 }
 
 /// The next request. The connection lives on only while it is polled.
-async fn asked(far: &mut Far) -> Asked {
+async fn asked(far: &mut Far) -> BackendRequest {
     far.accept().await.unwrap().unwrap()
 }
 
@@ -52,7 +52,7 @@ fn request(method: &str, body: &str) -> String {
     format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-async fn another(place: &Place) -> TcpStream {
+async fn another(place: &TestSite) -> TcpStream {
     let (client, stream) = accepted().await;
     place.serve(stream);
     client

@@ -135,7 +135,7 @@ fn a_response_is_malformed_by_its_own_head_or_trailers() {
     ] {
         blocks.into_iter().for_each(|block| frames.feed(&headers(stream, block)));
     }
-    let malformed: Vec<_> = watched.iter().map(Watched::is_malformed).collect();
+    let malformed: Vec<_> = watched.iter().map(WatchedStream::is_malformed).collect();
     assert_eq!(malformed, [false, true, true, true, true, true]);
     drop(watched);
     let known = messages.lock();

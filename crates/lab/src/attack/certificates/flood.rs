@@ -72,7 +72,7 @@ impl Service {
 
 /// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Damage {
+pub struct CertificateDamage {
     /// SYNs of the attacker.
     pub syns: u32,
     /// Requests of the attacker that were executed.
@@ -93,7 +93,7 @@ struct Attacker {
 
 impl Flood {
     /// Runs the flood.
-    pub fn run(self) -> Damage {
+    pub fn run(self) -> CertificateDamage {
         let mut world = World::seeded(self.seed);
         let server = address(1);
         world.budget = BudgetConfig::default().per_second(self.budget);
@@ -137,8 +137,8 @@ impl Flood {
         Attacker { certificates, signed }
     }
 
-    fn flood(self, world: &mut World, attacker: &Attacker, honest: &mut Honest) -> Damage {
-        let mut damage = Damage {
+    fn flood(self, world: &mut World, attacker: &Attacker, honest: &mut Honest) -> CertificateDamage {
+        let mut damage = CertificateDamage {
             syns: 0,
             executed: 0,
             signatures: 0,
@@ -281,7 +281,7 @@ pub fn table(seconds: u64, seed: u64) -> Table {
         ],
     );
     for (name, flood) in rows {
-        let Damage { syns, executed, signatures, peak, returning, new } = flood.run();
+        let CertificateDamage { syns, executed, signatures, peak, returning, new } = flood.run();
         table.row([
             name.into(),
             syns.into(),

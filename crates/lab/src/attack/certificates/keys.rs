@@ -58,7 +58,8 @@ impl Keys {
         world.run(world.now + OPEN);
         let client = honest.then(|| world.client(victim));
         world.victims.insert(victim, Victim { resets: true, bytes: 0 });
-        let held: Option<Vec<_>> = (0..self.keys).map(|_| Held::new(&mut world, victim)).collect();
+        let held: Option<Vec<_>> =
+            (0..self.keys).map(|_| StolenCertificate::new(&mut world, victim)).collect();
         let mut attacker = Attacker { held: held?, server, victim, sent: 0 };
         let (began, mut visits) = (world.now, 0);
         while world.now < began + MINUTE {
@@ -88,12 +89,12 @@ impl Keys {
 }
 
 /// A certificate that the attacker obtained when it had the address.
-struct Held {
+struct StolenCertificate {
     key: PrivateKey,
     body: CertificateBody,
 }
 
-impl Held {
+impl StolenCertificate {
     fn new(world: &mut World, victim: IpAddr) -> Option<Self> {
         let key = key(&mut world.random);
         let body = *ClientCertificate::body(&certificate(key.clone(), victim, world.now)?);
@@ -102,7 +103,7 @@ impl Held {
 }
 
 struct Attacker {
-    held: Vec<Held>,
+    held: Vec<StolenCertificate>,
     server: IpAddr,
     victim: IpAddr,
     sent: usize,
@@ -114,7 +115,7 @@ impl Attacker {
         if self.held.is_empty() {
             return Some(());
         }
-        let Held { key, body } = self.held.get(self.sent % self.held.len())?;
+        let StolenCertificate { key, body } = self.held.get(self.sent % self.held.len())?;
         let data = [b'x'; REQUEST];
         let forge = Forge {
             body: *body,

@@ -63,7 +63,7 @@ pub struct Loot {
 const TRIES: u32 = 5;
 
 /// The server that the SYNs go to, and the holder that they seem to come from.
-struct Stage {
+struct TheftStage {
     world: World,
     server: IpAddr,
     holder: IpAddr,
@@ -71,7 +71,7 @@ struct Stage {
     key: PrivateKey,
 }
 
-impl Stage {
+impl TheftStage {
     fn send(&mut self, from: IpAddr, n: u32, block: &[u8]) {
         let from = SocketAddr::new(from, 4000 + n as u16);
         let packet = syn(from, self.server, n.wrapping_mul(77_777), block, &request(n));
@@ -125,7 +125,7 @@ impl Theft {
         world.run(world.now + OPEN);
         let key = key(&mut world.random);
         let certificate = certificate(key.clone(), holder, world.now)?;
-        let mut stage = Stage { world, server, holder, certificate, key };
+        let mut stage = TheftStage { world, server, holder, certificate, key };
         // After the holder's first request, the certificate is cached.
         let own = stage.own(0);
         stage.send(holder, 0, &own);
@@ -148,7 +148,7 @@ impl Theft {
     }
 
     /// The source address of the next SYN, and its block.
-    fn attempt(self, stage: &mut Stage, n: u32, other: IpAddr) -> (IpAddr, Vec<u8>) {
+    fn attempt(self, stage: &mut TheftStage, n: u32, other: IpAddr) -> (IpAddr, Vec<u8>) {
         let (body, holder) = (*stage.certificate.body(), stage.holder);
         match self {
             Self::Honest => (holder, stage.own(n)),
@@ -185,7 +185,7 @@ impl Theft {
     }
 }
 
-impl Stage {
+impl TheftStage {
     /// IP bytes that reached the two addresses.
     fn heard(&self) -> u64 {
         self.world.victims.values().map(|victim| victim.bytes).sum()

@@ -1,7 +1,7 @@
 //! How many bytes are answered for each byte of a query, for each kind of query, and for a flood of queries from one
 //! network.
 
-use super::site::{Site, Traffic};
+use super::site::{DnsSite, Traffic};
 use super::{attacker, forged};
 use crate::table::Table;
 use firstflight_dns::Transport;
@@ -21,7 +21,7 @@ const ANY: u16 = 255;
 struct Kind {
     name: &'static str,
     transport: Transport,
-    query: fn(&mut Site, u32) -> Vec<u8>,
+    query: fn(&mut DnsSite, u32) -> Vec<u8>,
 }
 
 /// The label of the `n`-th name.
@@ -113,7 +113,7 @@ const KINDS: [Kind; 14] = [
 impl Kind {
     /// Measures the traffic of one query, and of a flood from one network.
     fn run(&self, seed: u64) -> Option<(Traffic, Traffic)> {
-        let mut site = Site::new(seed, RateLimit::default())?;
+        let mut site = DnsSite::new(seed, RateLimit::default())?;
         let query = (self.query)(&mut site, 0);
         site.query(attacker(0), self.transport, &query, false);
         let one = site.outcome().attack;

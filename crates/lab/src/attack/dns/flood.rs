@@ -1,6 +1,6 @@
 //! Floods of fragments, forged and copied, while honest clients send first flights through other resolvers.
 
-use super::site::{Outcome, Site};
+use super::site::{DnsSite, Outcome};
 use super::{HONEST, RESOLVERS, attacker, forged, resolver};
 use crate::table::Table;
 use firstflight_dns::front::RateLimit;
@@ -59,7 +59,7 @@ struct Queries {
 }
 
 impl Queries {
-    fn send(&mut self, site: &mut Site) {
+    fn send(&mut self, site: &mut DnsSite) {
         if self.set.is_empty() {
             self.from = attacker(self.sent % self.flood.networks);
             self.set = set(self.flood.forgery, site);
@@ -71,7 +71,7 @@ impl Queries {
     }
 }
 
-fn set(forgery: Forgery, site: &mut Site) -> Vec<[u8; LABEL]> {
+fn set(forgery: Forgery, site: &mut DnsSite) -> Vec<[u8; LABEL]> {
     let id = forged::id(&mut site.random);
     match forgery {
         Forgery::Nothing => Vec::new(),
@@ -92,7 +92,7 @@ fn set(forgery: Forgery, site: &mut Site) -> Vec<[u8; LABEL]> {
 impl Flood {
     /// Runs the flood; `None` if the site cannot be created.
     pub fn run(self, seed: u64) -> Option<Outcome> {
-        let mut site = Site::new(seed, RateLimit::default())?;
+        let mut site = DnsSite::new(seed, RateLimit::default())?;
         let (began, every) = (site.now, Duration::from_secs(1) / RATE);
         let end = began + Duration::from_secs(self.seconds);
         let mut queries = Queries { flood: self, sent: 0, set: Vec::new(), from: attacker(0) };
@@ -116,7 +116,7 @@ impl Flood {
     }
 
     /// Attacks an honest first flight whose labels arrive at these times.
-    fn meddle(self, site: &mut Site, number: u32, mut arriving: Vec<(Duration, [u8; LABEL])>) {
+    fn meddle(self, site: &mut DnsSite, number: u32, mut arriving: Vec<(Duration, [u8; LABEL])>) {
         arriving.sort_unstable_by_key(|(delay, _)| *delay);
         if self.poisons
             && let (Some((first, label)), Some((_, last))) = (arriving.first(), arriving.last())

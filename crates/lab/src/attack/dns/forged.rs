@@ -95,7 +95,7 @@ pub fn whole_query(labels: &[&str], rest: &[u8], kind: u16, edns: bool) -> Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstflight_dns::{Fragment, Part};
+    use firstflight_dns::{Fragment, FragmentPart};
     use rand_chacha::rand_core::SeedableRng;
 
     /// The label is encoded here, and parsed by the front's parser.
@@ -107,7 +107,7 @@ mod tests {
             let made = fragment(id, index, &mut random);
             assert_eq!((id_of(&bytes(&made)), label(&bytes(&made))), (id, made));
             let fragment = Fragment::parse(&made).unwrap();
-            assert_eq!((fragment.part(), fragment.count()), (Part::Data(index), 7));
+            assert_eq!((fragment.part(), fragment.count()), (FragmentPart::Data(index), 7));
             assert!(format!("{:?}", fragment.id()).ends_with(&format!("{:02x}", id[5])));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::world::clock_at;
 use super::forged::{ask, label};
-use super::site::{Outcome, Site};
+use super::site::{DnsSite, Outcome};
 use super::{HONEST, attacker, resolver};
 use crate::table::Table;
 use firstflight_dns::forward::ForwardCounters;
@@ -65,7 +65,7 @@ fn forwarder(front: u16, other: u16) -> Option<Forwarder> {
 
 /// The site's front, number 1, and a second front, number 2.
 struct Zone {
-    site: Site,
+    site: DnsSite,
     other: Front,
     /// Datagrams of the other front, as seen by an attacker between the two.
     overheard: Vec<Vec<u8>>,
@@ -77,7 +77,7 @@ struct Zone {
 
 impl Zone {
     fn new(seed: u64) -> Option<Self> {
-        let mut site = Site::new(seed, RateLimit::default())?;
+        let mut site = DnsSite::new(seed, RateLimit::default())?;
         let mut other = site.neighbour()?;
         site.front.forward(forwarder(1, 2)?);
         other.forward(forwarder(2, 1)?);

@@ -1,6 +1,6 @@
 //! Datagrams at the server's port for fronts, from an attacker that has no key but can reach the port.
 
-use super::site::{Outcome, RELAY_KEY_ID, Site};
+use super::site::{DnsSite, Outcome, RELAY_KEY_ID};
 use super::{HONEST, resolver};
 use crate::table::Table;
 use firstflight_dns::front::RateLimit;
@@ -47,7 +47,7 @@ pub struct Flood {
 impl Flood {
     /// Runs the flood; `None` if the site cannot be created.
     pub fn run(self, seed: u64) -> Option<(Outcome, RelayCounters, u64)> {
-        let mut site = Site::new(seed, RateLimit::default())?;
+        let mut site = DnsSite::new(seed, RateLimit::default())?;
         let (began, every) = (site.now, Duration::from_secs(1) / RATE);
         let end = began + Duration::from_secs(self.seconds);
         let (mut visits, mut sent, mut before) = (0, 0, None);
@@ -73,7 +73,7 @@ impl Flood {
     }
 
     /// The next datagram. `before` is the number of datagrams that the front sent before its last start.
-    fn datagram(self, site: &mut Site, before: Option<usize>) -> Option<Vec<u8>> {
+    fn datagram(self, site: &mut DnsSite, before: Option<usize>) -> Option<Vec<u8>> {
         if self.datagrams == Datagrams::Nothing {
             return None;
         }

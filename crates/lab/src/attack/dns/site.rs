@@ -46,7 +46,7 @@ pub fn zone() -> Option<Zone<'static>> {
 }
 
 /// Something under way.
-enum Arrival {
+enum DnsArrival {
     /// A query at the front over UDP: the resolver, the message, and whether it is from an honest client.
     Query(IpAddr, Vec<u8>, bool),
     /// A datagram at the server's port for fronts.
@@ -57,7 +57,7 @@ enum Arrival {
 
 /// The result of one first flight.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fate {
+struct FlightResult {
     /// How often the front relayed it and the server's stack received it.
     handed: u32,
     /// How often the application executed its request.
@@ -108,7 +108,7 @@ pub struct Outcome {
 }
 
 /// A front with its server, and what is under way to them.
-pub struct Site {
+pub struct DnsSite {
     pub now: Instant,
     pub front: Front,
     pub receiver: RelayReceiver,
@@ -118,10 +118,10 @@ pub struct Site {
     stack: Stack,
     listener: ListenerId,
     dns_path: DnsPathKey,
-    coming: BTreeMap<(Instant, u64), Arrival>,
+    coming: BTreeMap<(Instant, u64), DnsArrival>,
     sent: u64,
     boot: u32,
-    fates: BTreeMap<[u8; 8], Fate>,
+    fates: BTreeMap<[u8; 8], FlightResult>,
     outcome: Outcome,
     /// Buffer for the stack's packets.
     out: Vec<u8>,
@@ -158,7 +158,7 @@ fn stack(now: Instant) -> Option<(Stack, ListenerId)> {
     Some((stack, listener))
 }
 
-impl Site {
+impl DnsSite {
     /// A site with these limits, whose random numbers are derived from `seed`.
     pub fn new(seed: u64, rate: RateLimit) -> Option<Self> {
         let now = Instant::from_secs(1000);
@@ -195,15 +195,15 @@ impl Site {
 
     /// Sends a query of the attacker, which arrives after `delay`.
     pub fn ask(&mut self, from: IpAddr, query: Vec<u8>, delay: Duration) {
-        self.put(self.now + delay, Arrival::Query(from, query, false));
+        self.put(self.now + delay, DnsArrival::Query(from, query, false));
     }
 
     /// Sends a datagram of the attacker to the server's port for fronts.
     pub fn send(&mut self, datagram: Vec<u8>, delay: Duration) {
-        self.put(self.now + delay, Arrival::Datagram(datagram));
+        self.put(self.now + delay, DnsArrival::Datagram(datagram));
     }
 
-    fn put(&mut self, at: Instant, arrival: Arrival) {
+    fn put(&mut self, at: Instant, arrival: DnsArrival) {
         self.sent += 1;
         self.coming.insert((at, self.sent), arrival);
     }
@@ -214,13 +214,16 @@ impl Site {
         let mut arriving = Vec::new();
         for (n, label) in self.set_out(number).into_iter().enumerate() {
             let delay = Duration::from_micros(self.random.next_u64() % SPREAD_US);
-            self.put(self.now + delay, Arrival::Query(resolver, super::forged::ask(&label, n as u16), true));
+            self.put(
+                self.now + delay,
+                DnsArrival::Query(resolver, super::forged::ask(&label, n as u16), true),
+            );
             arriving.push((delay, label));
         }
         arriving
     }
 
-    /// Like [`Site::visit`], but queries nothing. Returns the labels.
+    /// Like [`DnsSite::visit`], but queries nothing. Returns the labels.
     pub fn set_out(&mut self, number: u32) -> Vec<[u8; LABEL]> {
         let labels = self.seal(number).unwrap_or_default();
         self.outcome.honest += 1;
@@ -259,7 +262,7 @@ impl Site {
         };
         let to = DnsPathParam { key_id: KEY_ID, key: self.dns_path.public(), zone: zone()? };
         let (sealed, _) = seal(&ci, &to, &mut self.random).ok()?;
-        self.fates.insert(name, Fate::default());
+        self.fates.insert(name, FlightResult::default());
         Some(Fragments::split(&sealed, Attempt::default(), false).labels().collect())
     }
 
@@ -271,11 +274,11 @@ impl Site {
             let ((at, _), arrival) = entry.remove_entry();
             self.now = at.max(self.now);
             match arrival {
-                Arrival::Query(from, query, honest) => {
+                DnsArrival::Query(from, query, honest) => {
                     self.query(from, Transport::Udp, &query, honest);
                 }
-                Arrival::Datagram(datagram) => self.take(&datagram),
-                Arrival::Packet(packet) => self.stack.handle_packet(self.now, &packet),
+                DnsArrival::Datagram(datagram) => self.take(&datagram),
+                DnsArrival::Packet(packet) => self.stack.handle_packet(self.now, &packet),
             }
             self.serve();
         }
@@ -354,7 +357,7 @@ impl Site {
         }
         while let Some(len) = self.stack.poll_transmit(self.now, &mut self.out) {
             for packet in self.out.get(..len).and_then(answers).unwrap_or_default() {
-                self.put(self.now + RTT, Arrival::Packet(packet));
+                self.put(self.now + RTT, DnsArrival::Packet(packet));
             }
         }
     }
@@ -362,7 +365,7 @@ impl Site {
     /// The results so far.
     pub fn outcome(&self) -> Outcome {
         let counters = self.front.counters();
-        let count = |which: fn(&Fate) -> bool| self.fates.values().filter(|fate| which(fate)).count();
+        let count = |which: fn(&FlightResult) -> bool| self.fates.values().filter(|fate| which(fate)).count();
         Outcome {
             opened: counters.relayed + counters.not_opened,
             served: count(|fate| fate.executed > 0),

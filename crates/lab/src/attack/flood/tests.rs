@@ -12,7 +12,7 @@ const BASE: Flood = Flood {
     seconds: 10,
 };
 
-fn check(flood: Flood) -> Damage {
+fn check(flood: Flood) -> FloodDamage {
     let damage = flood.run();
     println!("{flood:?}\n{damage:?}");
     assert!(damage.pending <= LIMIT, "pending above its limit");

@@ -49,7 +49,7 @@ pub struct Flood {
 
 /// The result of a flood.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Damage {
+pub struct FragmentDamage {
     /// The maximum number of bytes that incomplete packets used at one time.
     pub peak: usize,
     /// The maximum number of incomplete packets at one time.
@@ -109,7 +109,7 @@ impl Upload {
 }
 
 /// The server and its honest clients.
-struct Site {
+struct FragmentSite {
     now: Instant,
     server: Stack,
     listener: ListenerId,
@@ -118,7 +118,7 @@ struct Site {
     out: Vec<u8>,
 }
 
-impl Site {
+impl FragmentSite {
     fn new(limits: FragmentLimits) -> Option<Self> {
         let now = Instant::from_secs(1000);
         let mut config = Config::new(vec![address(1)], [7; 32]);
@@ -167,13 +167,13 @@ impl Site {
 
 impl Flood {
     /// Runs the flood and the uploads.
-    pub fn run(self) -> Option<Damage> {
-        let mut site = Site::new(self.limits)?;
+    pub fn run(self) -> Option<FragmentDamage> {
+        let mut site = FragmentSite::new(self.limits)?;
         let mut random = ChaCha20Rng::seed_from_u64(1);
         let began = site.now;
         let end = began + Duration::from_secs(self.seconds);
         let every = Duration::from_secs(self.seconds) / UPLOADS;
-        let (mut sent, mut damage) = (0, None::<Damage>);
+        let (mut sent, mut damage) = (0, None::<FragmentDamage>);
         while site.now < end + AFTER {
             let passed = site.now - began;
             let begun = site.uploads.len() as u32;
@@ -189,7 +189,7 @@ impl Flood {
             site.tick();
             let gauges = site.server.gauges();
             let (peak, packets) = (gauges.fragment_bytes, gauges.fragmented);
-            let damage = damage.get_or_insert_with(|| Damage {
+            let damage = damage.get_or_insert_with(|| FragmentDamage {
                 peak: 0,
                 packets: 0,
                 left: 0,

@@ -1,6 +1,6 @@
 use super::*;
 
-fn run(kind: Option<Kind>) -> Damage {
+fn run(kind: Option<Kind>) -> FragmentDamage {
     let limits = FragmentLimits::default();
     let damage = Flood { kind, rate: RATE, seconds: 2, limits }.run().unwrap();
     println!("{kind:?} {damage:?}");

@@ -16,14 +16,14 @@ const CARD: &str = "10.99.2.2:8080";
 const DEVICE: &str = "ffbulk0";
 const CARD_DEVICE: &str = "veth1";
 
-pub(super) struct Place {
+pub(super) struct BulkTestbed {
     client: String,
     server: String,
     children: Vec<Child>,
     file: PathBuf,
 }
 
-impl Place {
+impl BulkTestbed {
     pub(super) fn make(bytes: u64) -> Result<Self, BenchError> {
         if !nix::unistd::geteuid().is_root() {
             return Err(BenchError::Needs("root: it makes network namespaces and a TUN device"));
@@ -113,7 +113,7 @@ fn ip(line: &str) -> Result<(), BenchError> {
     Err(BenchError::refused("ip", why.trim()))
 }
 
-impl Drop for Place {
+impl Drop for BulkTestbed {
     fn drop(&mut self) {
         for child in &mut self.children {
             // It may have ended by itself.

@@ -27,14 +27,14 @@ pub enum Row {
     /// A client signs a request.
     Sign,
     /// The signatures of requests are verified, this many requests together.
-    Verify(Seen, usize),
+    Verify(VerifiedBefore, usize),
     /// A request passes through the whole stack: SYN in, SYN-ACK and early data out, in bursts of this many.
     Accept(Credential, usize),
 }
 
 /// Whether the server has verified the certificate before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum VerifiedBefore {
     /// One signature remains to be verified.
     Cached,
     /// Two signatures have to be verified.
@@ -46,14 +46,14 @@ impl Row {
     pub const ALL: [Self; 12] = [
         Self::Issue,
         Self::Sign,
-        Self::Verify(Seen::Cached, 1),
-        Self::Verify(Seen::Cached, BATCH),
-        Self::Verify(Seen::New, 1),
-        Self::Verify(Seen::New, BATCH),
-        Self::Accept(Credential::Certificate(Seen::Cached), 1),
-        Self::Accept(Credential::Certificate(Seen::Cached), BATCH),
-        Self::Accept(Credential::Certificate(Seen::New), 1),
-        Self::Accept(Credential::Certificate(Seen::New), BATCH),
+        Self::Verify(VerifiedBefore::Cached, 1),
+        Self::Verify(VerifiedBefore::Cached, BATCH),
+        Self::Verify(VerifiedBefore::New, 1),
+        Self::Verify(VerifiedBefore::New, BATCH),
+        Self::Accept(Credential::Certificate(VerifiedBefore::Cached), 1),
+        Self::Accept(Credential::Certificate(VerifiedBefore::Cached), BATCH),
+        Self::Accept(Credential::Certificate(VerifiedBefore::New), 1),
+        Self::Accept(Credential::Certificate(VerifiedBefore::New), BATCH),
         Self::Accept(Credential::Cookie, 1),
         Self::Accept(Credential::Cookie, BATCH),
     ];

@@ -1,7 +1,7 @@
 //! The measurements, as text and as JSON.
 
 use super::server::Credential;
-use super::{BATCH, Results, Row, Seen};
+use super::{BATCH, Results, Row, VerifiedBefore};
 use crate::figure::{Figure, rounded};
 use firstflight_wire::asap::{BLOCK_LEN, CERTIFICATE_LEN};
 use serde_json::{Map, Value, json};
@@ -14,15 +14,15 @@ const REQUEST_LEN: usize = 6 + 8 + 64;
 const THESIS_ISSUE_MS: f64 = 0.8;
 const THESIS_VERIFY_MS: f64 = 0.326;
 
-const CACHED: Row = Row::Verify(Seen::Cached, 1);
-const CACHED_BATCH: Row = Row::Verify(Seen::Cached, BATCH);
-const NEW: Row = Row::Verify(Seen::New, 1);
-const NEW_BATCH: Row = Row::Verify(Seen::New, BATCH);
+const CACHED: Row = Row::Verify(VerifiedBefore::Cached, 1);
+const CACHED_BATCH: Row = Row::Verify(VerifiedBefore::Cached, BATCH);
+const NEW: Row = Row::Verify(VerifiedBefore::New, 1);
+const NEW_BATCH: Row = Row::Verify(VerifiedBefore::New, BATCH);
 const ACCEPT: [(Row, &str, &str); 6] = [
-    (accept(Credential::Certificate(Seen::Cached), 1), "cached_single", "seen before, one by one"),
-    (accept(Credential::Certificate(Seen::Cached), BATCH), "cached_batch", "seen before, together"),
-    (accept(Credential::Certificate(Seen::New), 1), "new_single", "new, one by one"),
-    (accept(Credential::Certificate(Seen::New), BATCH), "new_batch", "new, together"),
+    (accept(Credential::Certificate(VerifiedBefore::Cached), 1), "cached_single", "seen before, one by one"),
+    (accept(Credential::Certificate(VerifiedBefore::Cached), BATCH), "cached_batch", "seen before, together"),
+    (accept(Credential::Certificate(VerifiedBefore::New), 1), "new_single", "new, one by one"),
+    (accept(Credential::Certificate(VerifiedBefore::New), BATCH), "new_batch", "new, together"),
     (accept(Credential::Cookie, 1), "cookie_single", "Fast Open cookie, one by one"),
     (accept(Credential::Cookie, BATCH), "cookie_batch", "Fast Open cookie, bursts"),
 ];
@@ -41,8 +41,10 @@ const fn accept(credential: Credential, burst: usize) -> Row {
 /// signs requests with RSA-512 (§4.5); this comparison uses RSA-1024 for both.
 fn rsa_signatures(row: Row) -> Option<f64> {
     match row {
-        Row::Verify(Seen::Cached, _) | Row::Accept(Credential::Certificate(Seen::Cached), _) => Some(1.0),
-        Row::Verify(Seen::New, _) | Row::Accept(Credential::Certificate(Seen::New), _) => Some(2.0),
+        Row::Verify(VerifiedBefore::Cached, _)
+        | Row::Accept(Credential::Certificate(VerifiedBefore::Cached), _) => Some(1.0),
+        Row::Verify(VerifiedBefore::New, _)
+        | Row::Accept(Credential::Certificate(VerifiedBefore::New), _) => Some(2.0),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::ours::SERVICE;
 use super::super::{BenchError, EXCHANGE_US, REQUEST, cpu_time};
-use super::Seen;
+use super::VerifiedBefore;
 use super::signatures::{NOW, NOW_MS, client, clock, guard, unlimited};
 use crate::attack::world::spoof;
 use crate::certified::{LASTS, certificate, identity, key, policy, syn_with};
@@ -24,7 +24,7 @@ pub const CLIENTS: usize = 2048;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     /// A certificate and a request.
-    Certificate(Seen),
+    Certificate(VerifiedBefore),
     /// A Fast Open cookie, for comparison.
     Cookie,
 }
@@ -76,8 +76,8 @@ impl Accepting {
         let mut server = Server::new()?;
         let (random, out) = (&mut self.random, &mut self.out);
         let took = match credential {
-            Credential::Certificate(Seen::New) => server.take(&self.first, burst, random, out)?,
-            Credential::Certificate(Seen::Cached) => {
+            Credential::Certificate(VerifiedBefore::New) => server.take(&self.first, burst, random, out)?,
+            Credential::Certificate(VerifiedBefore::Cached) => {
                 server.take(&self.first, burst, random, out)?;
                 server.take(&self.again, burst, random, out)?
             }
@@ -95,8 +95,8 @@ impl Accepting {
         let mut server = Server::new()?;
         let (random, out) = (&mut self.random, &mut self.out);
         let packets = match credential {
-            Credential::Certificate(Seen::New) => &self.first,
-            Credential::Certificate(Seen::Cached) => {
+            Credential::Certificate(VerifiedBefore::New) => &self.first,
+            Credential::Certificate(VerifiedBefore::Cached) => {
                 server.take(&self.first, 1, random, out)?;
                 &self.again
             }
@@ -190,8 +190,8 @@ impl Server {
         let counters = self.stack.counters();
         let clients = CLIENTS as u64;
         let (requests, signatures) = match credential {
-            Credential::Certificate(Seen::New) => (clients, 2 * clients),
-            Credential::Certificate(Seen::Cached) => (2 * clients, 3 * clients),
+            Credential::Certificate(VerifiedBefore::New) => (clients, 2 * clients),
+            Credential::Certificate(VerifiedBefore::Cached) => (2 * clients, 3 * clients),
             Credential::Cookie => (clients, 0),
         };
         let whole = counters.first_flights_accepted == requests

@@ -1,7 +1,7 @@
 //! Only the signatures: those of a verifier, of a client, and those that a server verifies.
 
 use super::super::{BenchError, REQUEST};
-use super::{BATCH, Row, Seen};
+use super::{BATCH, Row, VerifiedBefore};
 use crate::certified::{LASTS, certificate, identity, key, policy, verifier};
 use firstflight_credential::asap::{
     AsapShard, BudgetConfig, Candidate, ClientCertificate, PrivateKey, PublicKey, Verified, certify, verify,
@@ -47,7 +47,7 @@ pub fn guard() -> Arc<ReplayTable> {
 }
 
 /// The signed part of a request for a certificate (asap.md, 5.2: no tokens, no old certificate).
-struct Asked {
+struct SignedRequest {
     key: PublicKey,
     address: IpAddr,
     message: [u8; 144],
@@ -59,7 +59,7 @@ struct Asked {
 pub struct Signatures {
     random: ChaCha20Rng,
     verifier: PrivateKey,
-    asked: Vec<Asked>,
+    asked: Vec<SignedRequest>,
     certificates: Vec<ClientCertificate>,
     cached: Vec<Box<Candidate>>,
     new: Vec<Box<Candidate>>,
@@ -149,17 +149,17 @@ impl Signatures {
         }
     }
 
-    fn verify(&mut self, seen: Seen, together: usize, at: usize) -> Result<u64, BenchError> {
+    fn verify(&mut self, seen: VerifiedBefore, together: usize, at: usize) -> Result<u64, BenchError> {
         for from in (at..at + BATCH).step_by(together) {
             self.verify_part(seen, from..(from + together).min(at + BATCH))?;
         }
         Ok(BATCH as u64)
     }
 
-    fn verify_part(&mut self, seen: Seen, part: Range<usize>) -> Result<(), BenchError> {
+    fn verify_part(&mut self, seen: VerifiedBefore, part: Range<usize>) -> Result<(), BenchError> {
         let all = match seen {
-            Seen::Cached => &self.cached,
-            Seen::New => &self.new,
+            VerifiedBefore::Cached => &self.cached,
+            VerifiedBefore::New => &self.new,
         };
         let part = all.get(part).unwrap_or_default();
         let verdicts = verify(part, &mut self.random);
@@ -171,18 +171,18 @@ impl Signatures {
 
     /// Number of signatures in one batch of requests.
     #[cfg(test)]
-    pub fn signatures(&self, seen: Seen) -> u32 {
-        let all = if seen == Seen::Cached { &self.cached } else { &self.new };
+    pub fn signatures(&self, seen: VerifiedBefore) -> u32 {
+        let all = if seen == VerifiedBefore::Cached { &self.cached } else { &self.new };
         all.iter().take(BATCH).map(|candidate| u32::from(candidate.signatures())).sum()
     }
 }
 
-fn ask(key: &PrivateKey, address: IpAddr, random: &mut ChaCha20Rng) -> Asked {
+fn ask(key: &PrivateKey, address: IpAddr, random: &mut ChaCha20Rng) -> SignedRequest {
     let mut message = [0; 144];
     random.fill_bytes(&mut message);
     message[..32].copy_from_slice(&context("firstflight ASAP v1 VREQ"));
     message[32..64].copy_from_slice(verifier().public().as_bytes());
-    Asked { key: key.public(), address, message, signature: key.sign(&message) }
+    SignedRequest { key: key.public(), address, message, signature: key.sign(&message) }
 }
 
 /// A request of each client, as the checks without signatures return it.

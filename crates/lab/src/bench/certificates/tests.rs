@@ -2,7 +2,7 @@
 
 use super::server::{Accepting, CLIENTS, Credential};
 use super::signatures::Signatures;
-use super::{BATCH, Row, SEED, Seen, openssl};
+use super::{BATCH, Row, SEED, VerifiedBefore, openssl};
 
 #[test]
 fn signatures_are_good_and_as_many_as_said() {
@@ -10,15 +10,19 @@ fn signatures_are_good_and_as_many_as_said() {
     for row in Row::ALL.into_iter().filter(|row| !matches!(row, Row::Accept(..))) {
         assert_eq!(signatures.step(row).unwrap(), BATCH as u64, "{row:?}");
     }
-    assert_eq!(signatures.signatures(Seen::Cached), BATCH as u32);
-    assert_eq!(signatures.signatures(Seen::New), 2 * BATCH as u32);
+    assert_eq!(signatures.signatures(VerifiedBefore::Cached), BATCH as u32);
+    assert_eq!(signatures.signatures(VerifiedBefore::New), 2 * BATCH as u32);
 }
 
 /// A round checks that every request was accepted, executed and answered, and its signatures.
 #[test]
 fn a_server_accepts_every_request() {
     let mut accepting = Accepting::new(SEED).unwrap();
-    let all = [Credential::Certificate(Seen::Cached), Credential::Certificate(Seen::New), Credential::Cookie];
+    let all = [
+        Credential::Certificate(VerifiedBefore::Cached),
+        Credential::Certificate(VerifiedBefore::New),
+        Credential::Cookie,
+    ];
     for credential in all {
         assert_eq!(accepting.round(credential, BATCH).unwrap().0, CLIENTS as u64, "{credential:?}");
     }

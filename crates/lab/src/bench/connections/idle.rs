@@ -1,8 +1,8 @@
 //! Memory of idle connections, and what a visit costs beside them.
 
-use super::process::{Pair, Place, Programs, Task};
+use super::process::{Pair, ProcessPlace, Programs, Task};
 use super::usage::{Usage, raise_open_files};
-use super::way::Way;
+use super::way::ConnectWay;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
 use crate::figure::Figure;
 use crate::table::Table;
@@ -22,7 +22,7 @@ const WARM_UP: u64 = 1_000;
 /// The figures of a way.
 #[derive(Debug)]
 pub struct Idle {
-    way: Way,
+    way: ConnectWay,
     connections: u32,
     /// Pairs of processes that share the connections.
     pairs: usize,
@@ -36,9 +36,9 @@ pub struct Idle {
 /// Opens `wanted` connections that stay open and idle. If the limit of open files is lower, several pairs of processes
 /// share them.
 pub fn measure(
-    place: &Place,
+    place: &ProcessPlace,
     programs: &Programs,
-    way: Way,
+    way: ConnectWay,
     (wanted, rounds, time): (u32, u32, Duration),
 ) -> Result<Idle, BenchError> {
     let shares = shares(wanted, most_of_a_process(way, wanted));
@@ -83,7 +83,7 @@ pub fn measure(
 }
 
 /// The most connections of a pair of processes.
-fn most_of_a_process(way: Way, wanted: u32) -> u32 {
+fn most_of_a_process(way: ConnectWay, wanted: u32) -> u32 {
     if !way.takes_descriptors() {
         return wanted;
     }
@@ -114,7 +114,7 @@ impl Idle {
 }
 
 /// The table. `alone` is the CPU time of a visit without idle connections.
-pub fn table(all: &[Idle], alone: impl Fn(Way) -> f64) -> Table {
+pub fn table(all: &[Idle], alone: impl Fn(ConnectWay) -> f64) -> Table {
     let title = "Idle connections, one request each, then nothing. Bytes a connection: growth of the resident memory of the \
                  processes, and of the machine's slabs and sockets' buffers for both ends. Where a process may not open as \
                  many files, several pairs of client and server share the connections. CPU: a visit beside them, 64 in \

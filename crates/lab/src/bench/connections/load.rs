@@ -1,7 +1,7 @@
 //! `--load`: early acceptance against offered load, for the engine in UDP with Fast Open.
 
-use super::process::{Pair, Place, Programs, Task};
-use super::way::Way;
+use super::process::{Pair, ProcessPlace, Programs, Task};
+use super::way::ConnectWay;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
 use crate::figure::Figure;
 use crate::table::Table;
@@ -87,12 +87,12 @@ impl Point {
 pub struct Curve(Vec<(f64, Vec<Point>)>);
 
 /// Measures. Each measurement has new processes, so that no client remembers an earlier one.
-pub fn measure(place: &Place, programs: &Programs, plan: &Plan) -> Result<Curve, BenchError> {
+pub fn measure(place: &ProcessPlace, programs: &Programs, plan: &Plan) -> Result<Curve, BenchError> {
     let mut curve = FACTORS.map(|factor| (factor, Vec::new()));
     for round in 1..=plan.rounds {
         let start = || {
             let mut pair =
-                Pair::start(place, programs, Task { work: plan.work, ..Task::new(Way::FastOpen) })?;
+                Pair::start(place, programs, Task { work: plan.work, ..Task::new(ConnectWay::FastOpen) })?;
             pair.visits(IN_FLIGHT, Duration::ZERO, WARM_UP)?;
             Ok::<_, BenchError>(pair)
         };

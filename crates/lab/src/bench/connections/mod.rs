@@ -13,12 +13,12 @@ mod way;
 
 use super::{BenchError, IN_FLIGHT, Rounds, progress};
 use clap::Args;
-use process::{Cable, Pair, Place, Programs, Task, Visits};
+use process::{Cable, Pair, ProcessPlace, Programs, Task, Visits};
 use serde_json::json;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use way::Way;
+use way::ConnectWay;
 
 /// What a connection costs: our engine in UDP, the kernel's TCP, TLS and QUIC, in turn.
 ///
@@ -31,7 +31,7 @@ pub struct Connections {
     rounds: Rounds,
     /// Only these ways, with commas between them
     #[arg(long, value_name = "WAY", value_delimiter = ',')]
-    ways: Vec<Way>,
+    ways: Vec<ConnectWay>,
     /// Duration of each measurement [default: 1s, with --load 2s; with --quick a fifth]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
@@ -97,21 +97,21 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
         None => own(),
     };
     let programs = Programs { server: given(&options.server_bin)?, client: given(&options.client_bin)? };
-    let place = Place::new()?;
+    let place = ProcessPlace::new()?;
     let usual = Duration::from_secs(if options.load { 2 } else { 1 });
     let time = options.time.unwrap_or(if options.rounds.quick { usual / 5 } else { usual });
     if options.load {
         return load_curve(options, &place, &programs, time);
     }
-    let mut ways = if options.ways.is_empty() { Way::ALL.to_vec() } else { options.ways.clone() };
+    let mut ways = if options.ways.is_empty() { ConnectWay::ALL.to_vec() } else { options.ways.clone() };
     let mut skipped = Vec::new();
     if !place.has_fast_open() {
-        skipped = ways.iter().copied().filter(|way| *way == Way::TcpFastOpen).collect();
-        ways.retain(|way| *way != Way::TcpFastOpen);
+        skipped = ways.iter().copied().filter(|way| *way == ConnectWay::TcpFastOpen).collect();
+        ways.retain(|way| *way != ConnectWay::TcpFastOpen);
     }
-    if ways.contains(&Way::UdpCard) && !place.is_room() {
-        skipped.push(Way::UdpCard);
-        ways.retain(|way| *way != Way::UdpCard);
+    if ways.contains(&ConnectWay::UdpCard) && !place.is_room() {
+        skipped.push(ConnectWay::UdpCard);
+        ways.retain(|way| *way != ConnectWay::UdpCard);
     }
     if options.busy_poll.is_some() && !ways.iter().any(|way| way.is_ours()) {
         return Err(BenchError::Needs(
@@ -122,7 +122,7 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
     let wanted = options.idle.unwrap_or(if options.rounds.quick { 300 } else { 100_000 });
     let mut idle = Vec::new();
     // On a card a connection takes the same memory.
-    for way in ways.iter().filter(|way| wanted > 0 && **way != Way::UdpCard) {
+    for way in ways.iter().filter(|way| wanted > 0 && **way != ConnectWay::UdpCard) {
         idle.push(idle::measure(&place, &programs, *way, (wanted, options.rounds.rounds, time))?);
     }
     progress("");
@@ -133,9 +133,9 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
 /// The rows, in turn.
 fn measure(
     options: &Connections,
-    place: &Place,
+    place: &ProcessPlace,
     programs: &Programs,
-    ways: &[Way],
+    ways: &[ConnectWay],
     time: Duration,
 ) -> Result<Vec<Row>, BenchError> {
     let mut pairs = Vec::new();
@@ -168,7 +168,7 @@ fn measure(
 
 fn load_curve(
     options: &Connections,
-    place: &Place,
+    place: &ProcessPlace,
     programs: &Programs,
     time: Duration,
 ) -> Result<String, BenchError> {

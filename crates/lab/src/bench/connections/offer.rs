@@ -1,6 +1,6 @@
 //! The client's part of `--load`: connects at a constant rate, whatever becomes of the earlier ones.
 
-use super::ends::{Client, Fate};
+use super::ends::{Client, FlightEnd};
 use crate::figure::Figure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,17 +28,17 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, result: Option<(Fate, Duration)>) {
+    fn count(&mut self, result: Option<(FlightEnd, Duration)>) {
         let Some((fate, took)) = result else {
             self.failed += 1;
             return;
         };
         self.took.push(took.as_secs_f64() * 1e6);
         let (count, reason) = match fate {
-            Fate::Accepted => (&mut self.accepted, None),
-            Fate::Refused(reason) => (&mut self.refused, Some(reason)),
-            Fate::Lost(reason) => (&mut self.lost, Some(reason)),
-            Fate::KeptBack(reason) => (&mut self.kept_back, Some(reason)),
+            FlightEnd::Accepted => (&mut self.accepted, None),
+            FlightEnd::Refused(reason) => (&mut self.refused, Some(reason)),
+            FlightEnd::Lost(reason) => (&mut self.lost, Some(reason)),
+            FlightEnd::KeptBack(reason) => (&mut self.kept_back, Some(reason)),
         };
         *count += 1;
         if let Some(reason) = reason {

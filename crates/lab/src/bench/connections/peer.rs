@@ -4,7 +4,7 @@
 use super::ends::{self, Client};
 use super::process::Cable;
 use super::usage::Usage;
-use super::way::Way;
+use super::way::ConnectWay;
 use super::{offer, visits};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub const PROTOCOL: u64 = 1;
 
 /// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum End {
+pub enum PeerEnd {
     Server,
     Client,
 }
@@ -26,9 +26,9 @@ pub enum End {
 /// One end of `bench connections`, which starts it.
 #[derive(Debug, Args)]
 pub struct Peer {
-    end: End,
+    end: PeerEnd,
     #[arg(long)]
-    way: Way,
+    way: ConnectWay,
     /// What the server said, for the client
     #[arg(long, default_value = "{}")]
     server: String,
@@ -52,14 +52,14 @@ pub fn run(options: &Peer) -> io::Result<()> {
     let (busy_poll, cable) = (Duration::from_micros(options.busy_poll), Cable(options.cable));
     runtime.block_on(async {
         let client = match options.end {
-            End::Server => {
+            PeerEnd::Server => {
                 let work = Duration::from_micros(options.work);
                 let mut ready = ends::serve(options.way, work, busy_poll, cable)?;
                 ready["protocol"] = json!(PROTOCOL);
                 say(&ready)?;
                 None
             }
-            End::Client => {
+            PeerEnd::Client => {
                 let server = serde_json::from_str(&options.server)?;
                 let client = ends::client(options.way, &server, options.clients, busy_poll, cable)?;
                 let client: Arc<dyn Client> = Arc::from(client);
@@ -110,7 +110,7 @@ fn number(command: &Value, name: &str) -> io::Result<u64> {
 async fn on_client(
     client: &Arc<dyn Client>,
     command: &Value,
-    held: &mut Vec<ends::Held>,
+    held: &mut Vec<ends::OpenConnection>,
 ) -> io::Result<Value> {
     let of = |name| number(command, name);
     match command.get("do").and_then(Value::as_str) {

@@ -1,10 +1,10 @@
 //! The parent's side of a peer.
 
-use super::peer::{End, PROTOCOL};
+use super::peer::{PROTOCOL, PeerEnd};
 use super::usage::Usage;
-use super::way::Way;
+use super::way::ConnectWay;
 use crate::bench::BenchError;
-use crate::namespaces::{Room, ip};
+use crate::namespaces::{UnnamedNamespace, ip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -36,17 +36,19 @@ impl Cable {
 
 /// Where the processes run.
 #[derive(Debug)]
-pub enum Place {
+pub enum ProcessPlace {
     /// A network namespace of their own, with Fast Open for servers, and another one for a server behind a cable.
-    Room(Room, Room),
+    Room(UnnamedNamespace, UnnamedNamespace),
     /// This namespace: making another one needs root.
     Here,
 }
 
-impl Place {
+impl ProcessPlace {
     /// A namespace, if this process may make one.
     pub fn new() -> Result<Self, BenchError> {
-        let (Ok(room), Ok(far)) = (Room::new(), Room::new()) else { return Ok(Self::Here) };
+        let (Ok(room), Ok(far)) = (UnnamedNamespace::new(), UnnamedNamespace::new()) else {
+            return Ok(Self::Here);
+        };
         let prepared = room.within(|| {
             ip(&["link", "set", "lo", "up"])?;
             fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3")
@@ -98,20 +100,20 @@ impl Place {
 /// What both ends do.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    pub way: Way,
+    pub way: ConnectWay,
     /// The client's addresses.
     pub clients: u8,
     /// The server's work for a request.
     pub work: Duration,
     /// How long our engine's thread stays awake after each packet.
     pub busy_poll: Duration,
-    /// The cable of [`Way::UdpCard`].
+    /// The cable of [`ConnectWay::UdpCard`].
     pub cable: Cable,
 }
 
 impl Task {
     /// One client by `way`. The server does nothing but TCP's work.
-    pub const fn new(way: Way) -> Self {
+    pub const fn new(way: ConnectWay) -> Self {
         Self { way, clients: 1, work: Duration::ZERO, busy_poll: Duration::ZERO, cable: Cable(0) }
     }
 }
@@ -133,20 +135,20 @@ struct Process {
 
 impl Process {
     fn start(
-        place: &Place,
+        place: &ProcessPlace,
         path: &Path,
-        (end, way): (End, Way),
+        (end, way): (PeerEnd, ConnectWay),
         arguments: &[String],
     ) -> Result<(Self, Value), BenchError> {
         let refused = |why: &dyn std::fmt::Display| {
             BenchError::Peer(format!("{} is no end of `bench connections`: {why}", path.display()))
         };
         let mut command = Command::new(path);
-        let name = if end == End::Server { "server" } else { "client" };
+        let name = if end == PeerEnd::Server { "server" } else { "client" };
         command.args(["bench", "connections-peer", name]).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = place
-            .spawn(command, end == End::Server && way == Way::UdpCard)
+            .spawn(command, end == PeerEnd::Server && way == ConnectWay::UdpCard)
             .map_err(|error| refused(&error))?;
         let (commands, Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(refused(&"it has no output"));
@@ -230,23 +232,27 @@ impl Visits {
 
 impl Pair {
     /// Starts both.
-    pub fn start(place: &Place, programs: &Programs, task: Task) -> Result<Self, BenchError> {
+    pub fn start(place: &ProcessPlace, programs: &Programs, task: Task) -> Result<Self, BenchError> {
         let mut both = vec!["--way".to_owned(), task.way.label().to_owned()];
         // Earlier versions do not know the option.
         if !task.busy_poll.is_zero() {
             both.extend(["--busy-poll".to_owned(), task.busy_poll.as_micros().to_string()]);
         }
-        if task.way == Way::UdpCard {
+        if task.way == ConnectWay::UdpCard {
             place.join(task.cable, task.clients)?;
             both.extend(["--cable".to_owned(), task.cable.0.to_string()]);
         }
         let work = ["--work".to_owned(), task.work.as_micros().to_string()];
-        let (server, ready) =
-            Process::start(place, &programs.server, (End::Server, task.way), &[&both[..], &work].concat())?;
+        let (server, ready) = Process::start(
+            place,
+            &programs.server,
+            (PeerEnd::Server, task.way),
+            &[&both[..], &work].concat(),
+        )?;
         let server_said = ["--server".to_owned(), ready.to_string()];
         let clients = ["--clients".to_owned(), task.clients.to_string()];
         let arguments = [&both[..], &server_said, &clients].concat();
-        let (client, _) = Process::start(place, &programs.client, (End::Client, task.way), &arguments)?;
+        let (client, _) = Process::start(place, &programs.client, (PeerEnd::Client, task.way), &arguments)?;
         Ok(Self { client, server })
     }
 

@@ -2,7 +2,7 @@
 
 use super::idle::{self, Idle};
 use super::process::Visits;
-use super::way::Way;
+use super::way::ConnectWay;
 use super::{IN_FLIGHT, Row};
 use crate::figure::{Figure, rounded};
 use crate::table::Table;
@@ -14,7 +14,7 @@ pub struct Results {
     pub rows: Vec<Row>,
     pub idle: Vec<Idle>,
     /// Ways that this machine does not let us measure.
-    pub skipped: Vec<Way>,
+    pub skipped: Vec<ConnectWay>,
 }
 
 const NOTES: &str = "\
@@ -78,7 +78,7 @@ impl Row {
 
 impl Results {
     /// CPU time of a connection by `way`, 64 in flight, from one address.
-    fn alone(&self, way: Way) -> f64 {
+    fn alone(&self, way: ConnectWay) -> f64 {
         let row = self.rows.iter().find(|row| row.task.way == way && row.in_flight == IN_FLIGHT);
         row.map_or(f64::NAN, |row| figure(&row.visits, Visits::cpu_us).median())
     }
@@ -99,7 +99,7 @@ impl Results {
         }
         for way in &self.skipped {
             let why = match way {
-                Way::UdpCard => "",
+                ConnectWay::UdpCard => "",
                 _ => "net.ipv4.tcp_fastopen does not let servers use it, and ",
             };
             all.push(format!("{}: not measured, because {why}a network namespace needs root.\n", way.name()));

@@ -1,6 +1,6 @@
 //! The client's part: visits in a closed loop, and connections that stay open.
 
-use super::ends::{Client, Fate, Held, Visit};
+use super::ends::{Client, FlightEnd, OpenConnection, Visit};
 use crate::figure::Figure;
 use serde_json::{Value, json};
 use std::io;
@@ -17,13 +17,13 @@ const OPENING: usize = 64;
 
 /// What became of visits.
 #[derive(Debug)]
-pub struct Done {
+pub struct VisitResults {
     took: Vec<Duration>,
     early: u64,
     wall: Duration,
 }
 
-impl Done {
+impl VisitResults {
     /// Adds the figures to an answer.
     pub fn tell(&self, answer: &mut Value) {
         let times = Figure::new(self.took.iter().map(|took| took.as_secs_f64() * 1e6));
@@ -41,7 +41,12 @@ impl Done {
 }
 
 /// Visits with `in_flight` at a time, for at least `time` and until at least `least` are done.
-pub async fn run(client: &Arc<dyn Client>, in_flight: usize, time: Duration, least: u64) -> io::Result<Done> {
+pub async fn run(
+    client: &Arc<dyn Client>,
+    in_flight: usize,
+    time: Duration,
+    least: u64,
+) -> io::Result<VisitResults> {
     let begun = Arc::new(AtomicU64::new(0));
     let since = Instant::now();
     let mut tasks = JoinSet::new();
@@ -53,12 +58,12 @@ pub async fn run(client: &Arc<dyn Client>, in_flight: usize, time: Duration, lea
                 begun.fetch_add(1, Ordering::Relaxed);
                 let visit = patient(client.visit(slot, None)).await?;
                 took.push(visit.took);
-                early += u64::from(visit.fate == Fate::Accepted);
+                early += u64::from(visit.fate == FlightEnd::Accepted);
             }
             io::Result::Ok((took, early))
         });
     }
-    let mut done = Done { took: Vec::new(), early: 0, wall: Duration::ZERO };
+    let mut done = VisitResults { took: Vec::new(), early: 0, wall: Duration::ZERO };
     while let Some(task) = tasks.join_next().await {
         let (took, early) = task.map_err(io::Error::other)??;
         done.took.extend(took);
@@ -74,7 +79,11 @@ async fn patient(visit: impl Future<Output = io::Result<Visit>>) -> io::Result<V
 }
 
 /// Opens the connections with these numbers, and keeps them.
-pub async fn stay(client: &Arc<dyn Client>, numbers: Range<usize>, held: &mut Vec<Held>) -> io::Result<()> {
+pub async fn stay(
+    client: &Arc<dyn Client>,
+    numbers: Range<usize>,
+    held: &mut Vec<OpenConnection>,
+) -> io::Result<()> {
     let next = Arc::new(AtomicU64::new(numbers.start as u64));
     let mut tasks = JoinSet::new();
     for slot in 0..OPENING {

@@ -2,7 +2,7 @@
 
 /// A way to open a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Way {
+pub enum ConnectWay {
     /// Our engine in UDP, an ordinary handshake.
     UdpHandshake,
     /// The same on network cards at both ends.
@@ -23,7 +23,7 @@ pub enum Way {
     QuicZeroRtt,
 }
 
-impl Way {
+impl ConnectWay {
     pub const ALL: [Self; 9] = [
         Self::UdpHandshake,
         Self::UdpCard,
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_the_command_line() {
-        for way in Way::ALL {
+        for way in ConnectWay::ALL {
             assert_eq!(way.to_possible_value().unwrap().get_name(), way.label());
         }
-        assert_eq!(Way::value_variants(), Way::ALL);
+        assert_eq!(ConnectWay::value_variants(), ConnectWay::ALL);
     }
 }

@@ -46,7 +46,7 @@ struct Flight {
 }
 
 /// A front whose limits are never reached, and its queries.
-struct Site {
+struct BenchFront {
     front: Front,
     now: Instant,
     next: usize,
@@ -59,8 +59,8 @@ pub struct Work {
     relay: RelayKey,
     flights: Vec<Flight>,
     plain: Vec<u8>,
-    relaying: Site,
-    here: Site,
+    relaying: BenchFront,
+    here: BenchFront,
     receiver: RelayReceiver,
     boot: u32,
 }
@@ -179,7 +179,7 @@ impl Work {
         let here = front(keys(), Destination::Here, &mut random)?;
         let mut receiver = RelayReceiver::new();
         receiver.set_key(1, &relay);
-        let site = |front| Site { front, now: NOW, next: 0 };
+        let site = |front| BenchFront { front, now: NOW, next: 0 };
         Ok(Self {
             keys: keys(),
             relay,
@@ -215,7 +215,7 @@ impl Work {
     }
 
     fn plain(&mut self) -> Result<(u64, Duration), BenchError> {
-        let Self { relaying: Site { front, now, .. }, plain, random, .. } = self;
+        let Self { relaying: BenchFront { front, now, .. }, plain, random, .. } = self;
         let (answered, took) = timed(|| {
             let ask = |n| front.handle_query(*now, resolver(n), Transport::Udp, plain, random);
             (0..BATCH).map(ask).filter(Option::is_some).count()
@@ -342,7 +342,7 @@ impl Work {
             let (batch, clock) = (site.batch(flights), clock(site.now));
             for (n, flight) in batch.iter().enumerate().take(count - all.len()) {
                 let (done, took) = timed(|| {
-                    let Site { front, now, .. } = &mut *site;
+                    let BenchFront { front, now, .. } = &mut *site;
                     let mut ask = |query: &[u8]| {
                         front.handle_query(*now, resolver(n), Transport::Udp, query, random).is_some()
                     };
@@ -362,7 +362,7 @@ impl Work {
     }
 }
 
-impl Site {
+impl BenchFront {
     /// The next first flights. Their earlier sets have expired, and so have incomplete sets of others.
     fn batch<'a>(&mut self, flights: &'a [Flight]) -> &'a [Flight] {
         let from = self.next;

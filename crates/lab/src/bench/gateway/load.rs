@@ -1,6 +1,6 @@
 //! The clients: wrk for HTTP/1.1, h2load for HTTP/2.
 
-use super::{BenchError, Way};
+use super::{BenchError, ClientWay};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ const CONNECTIONS: &str = "64";
 const H2: [&str; 2] = ["4", "100"];
 
 /// The command with its arguments. `wrap` puts a command in the place.
-pub(super) fn command(wrap: impl Fn(&str) -> Command, way: Way, url: &str, time: Duration) -> Command {
+pub(super) fn command(wrap: impl Fn(&str) -> Command, way: ClientWay, url: &str, time: Duration) -> Command {
     // wrk knows whole seconds, h2load fractions.
     let whole = format!("{}s", time.as_secs().max(1));
     match way {
-        Way::Kept | Way::Once => {
+        ClientWay::Kept | ClientWay::Once => {
             let mut command = wrap("wrk");
             command.args(["-t", "1", "-c", CONNECTIONS, "-d", &whole, "--timeout", "30s"]);
-            if way == Way::Once {
+            if way == ClientWay::Once {
                 command.args(["-H", "Connection: close"]);
             }
             command.arg(url);
             command
         }
-        Way::Streams => {
+        ClientWay::Streams => {
             let [clients, streams] = H2;
             let mut command = wrap("h2load");
             command.args(["-t", "1", "-c", clients, "-m", streams, "-D", &whole, url]);
@@ -33,10 +33,10 @@ pub(super) fn command(wrap: impl Fn(&str) -> Command, way: Way, url: &str, time:
 }
 
 /// What the clients saw: requests answered, and seconds. All must have the status 2xx.
-pub(super) fn read(way: Way, said: &str) -> Result<(f64, f64), BenchError> {
+pub(super) fn read(way: ClientWay, said: &str) -> Result<(f64, f64), BenchError> {
     let wrong = |why: &str| BenchError::Wrong(format!("{why}: {}", said.trim()));
     match way {
-        Way::Kept | Way::Once => {
+        ClientWay::Kept | ClientWay::Once => {
             if said.contains("Non-2xx") || said.contains("Socket errors") {
                 return Err(wrong("requests failed"));
             }
@@ -48,7 +48,7 @@ pub(super) fn read(way: Way, said: &str) -> Result<(f64, f64), BenchError> {
             let requests = requests.trim().parse().map_err(|_| wrong("no count"))?;
             Ok((requests, seconds.ok_or_else(|| wrong("no time"))?.as_secs_f64()))
         }
-        Way::Streams => {
+        ClientWay::Streams => {
             let line =
                 said.lines().find(|line| line.starts_with("requests: ")).ok_or_else(|| wrong("no count"))?;
             let of = |what: &str| -> Option<f64> {
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn what_wrk_and_h2load_say_is_read() {
         let wrk = "Running 3s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\n  90210 requests in 3.02s, 21.5MB read\n";
-        assert_eq!(read(Way::Kept, wrk).unwrap(), (90_210.0, 3.02));
-        assert!(read(Way::Kept, &format!("{wrk}  Non-2xx or 3xx responses: 4\n")).is_err());
-        assert!(read(Way::Kept, "").is_err());
+        assert_eq!(read(ClientWay::Kept, wrk).unwrap(), (90_210.0, 3.02));
+        assert!(read(ClientWay::Kept, &format!("{wrk}  Non-2xx or 3xx responses: 4\n")).is_err());
+        assert!(read(ClientWay::Kept, "").is_err());
         let h2load = "finished in 950.50ms, 1.00 req/s, 1B/s\n\
              requests: 7 total, 9 started, 7 done, 7 succeeded, 0 failed, 0 errored, 0 timeout\n";
-        assert_eq!(read(Way::Streams, h2load).unwrap(), (7.0, 0.9505));
-        assert!(read(Way::Streams, &h2load.replace("0 errored", "1 errored")).is_err());
+        assert_eq!(read(ClientWay::Streams, h2load).unwrap(), (7.0, 0.9505));
+        assert!(read(ClientWay::Streams, &h2load.replace("0 errored", "1 errored")).is_err());
     }
 }

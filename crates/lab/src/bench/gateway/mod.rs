@@ -8,7 +8,7 @@ use super::{BenchError, progress};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use testbed::Place;
+use testbed::GatewayTestbed;
 
 /// The gateway, HAProxy and nginx as reverse proxies of one nginx: requests for each second of the proxy's CPU time, in turn.
 ///
@@ -59,7 +59,7 @@ impl Proxy {
 
 /// How clients connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ClientWay {
     /// HTTP/1.1, 64 connections that are kept.
     Kept,
     /// HTTP/1.1, one connection for each request.
@@ -70,8 +70,8 @@ enum Way {
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Case {
-    way: Way,
+struct GatewayCase {
+    way: ClientWay,
     /// Name of the file.
     file: &'static str,
 }
@@ -81,18 +81,18 @@ const LARGE: &str = "100KB";
 /// The files, and their lengths in bytes.
 const FILES: [(&str, usize); 2] = [(SMALL, 100), (LARGE, 100_000)];
 
-impl Case {
+impl GatewayCase {
     fn all() -> impl Iterator<Item = Self> {
-        [Way::Kept, Way::Once, Way::Streams]
+        [ClientWay::Kept, ClientWay::Once, ClientWay::Streams]
             .into_iter()
             .flat_map(|way| [SMALL, LARGE].map(|file| Self { way, file }))
     }
 
     fn name(self) -> String {
         let way = match self.way {
-            Way::Kept => "HTTP/1.1 keep-alive",
-            Way::Once => "HTTP/1.1 one request a connection",
-            Way::Streams => "HTTP/2 100 streams",
+            ClientWay::Kept => "HTTP/1.1 keep-alive",
+            ClientWay::Once => "HTTP/1.1 one request a connection",
+            ClientWay::Streams => "HTTP/2 100 streams",
         };
         let size = if self.file == SMALL { "100 B" } else { "100 KB" };
         format!("{way}, {size}")
@@ -112,7 +112,7 @@ struct Sample {
 /// A case at a proxy.
 #[derive(Debug)]
 struct Row {
-    case: Case,
+    case: GatewayCase,
     proxy: Proxy,
     samples: Vec<Sample>,
 }
@@ -123,14 +123,14 @@ pub fn run(options: &Gateway) -> Result<String, BenchError> {
     // wrk measures whole seconds.
     let time = Duration::from_secs(time.as_secs().max(1));
     let wanted =
-        |case: &Case| options.pattern.as_ref().is_none_or(|text| case.name().contains(text.as_str()));
-    let cases: Vec<Case> = Case::all().filter(wanted).collect();
+        |case: &GatewayCase| options.pattern.as_ref().is_none_or(|text| case.name().contains(text.as_str()));
+    let cases: Vec<GatewayCase> = GatewayCase::all().filter(wanted).collect();
     if cases.is_empty() {
         return Err(BenchError::Needs(
             "a pattern that fits a case: keep-alive, connection, streams, 100 B, 100 KB",
         ));
     }
-    let place = Place::make(options.bin.as_deref())?;
+    let place = GatewayTestbed::make(options.bin.as_deref())?;
     let proxies: Vec<Proxy> = Proxy::ALL.into_iter().filter(|proxy| place.has(*proxy)).collect();
     let rows = cases
         .iter()
@@ -148,6 +148,6 @@ pub fn run(options: &Gateway) -> Result<String, BenchError> {
         }
     }
     progress("");
-    let facts = report::Facts { rounds: options.rounds, time, cores: place.cores() };
+    let facts = report::GatewayFacts { rounds: options.rounds, time, cores: place.cores() };
     Ok(if options.json { report::json(&rows, facts) } else { report::text(&rows, facts) })
 }

@@ -1,6 +1,6 @@
 //! The report.
 
-use super::{Case, Proxy, Row};
+use super::{GatewayCase, Proxy, Row};
 use crate::figure::{Figure, rounded};
 use crate::table::Table;
 use serde_json::json;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What the report says of the measurement.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts {
+pub(super) struct GatewayFacts {
     pub(super) rounds: u32,
     pub(super) time: Duration,
     /// Whether the proxy has a processor of its own.
@@ -27,22 +27,22 @@ impl Row {
     }
 }
 
-fn find(rows: &[Row], case: Case, proxy: Proxy) -> Option<&Row> {
+fn find(rows: &[Row], case: GatewayCase, proxy: Proxy) -> Option<&Row> {
     rows.iter().find(|row| row.case == case && row.proxy == proxy)
 }
 
 /// The median of the rounds' ratios of requests for each CPU second.
-fn ratio(rows: &[Row], case: Case, to: Proxy) -> Option<f64> {
+fn ratio(rows: &[Row], case: GatewayCase, to: Proxy) -> Option<f64> {
     let (ours, other) = (find(rows, case, Proxy::Gateway)?, find(rows, case, to)?);
     let pairs = ours.samples.iter().zip(&other.samples);
     Some(Figure::new(pairs.map(|(a, b)| (a.requests / a.cpu) / (b.requests / b.cpu))).median())
 }
 
-fn cases(rows: &[Row]) -> impl Iterator<Item = Case> {
+fn cases(rows: &[Row]) -> impl Iterator<Item = GatewayCase> {
     rows.iter().filter(|row| row.proxy == Proxy::Gateway).map(|row| row.case)
 }
 
-pub(super) fn text(rows: &[Row], facts: Facts) -> String {
+pub(super) fn text(rows: &[Row], facts: GatewayFacts) -> String {
     let title = format!(
         "Requests for each second of the proxy's CPU time, and requests a second; {} rounds of {:.1} s in turn, medians",
         facts.rounds,
@@ -81,7 +81,7 @@ pub(super) fn text(rows: &[Row], facts: Facts) -> String {
     format!("{table}\n{cores} One thread each, no TLS, no logs.{missing}")
 }
 
-pub(super) fn json(rows: &[Row], facts: Facts) -> String {
+pub(super) fn json(rows: &[Row], facts: GatewayFacts) -> String {
     let rounds = |row: &Row| row.samples.iter().map(|s| rounded(s.requests / s.cpu, 0)).collect::<Vec<_>>();
     let measured = rows.iter().map(|row| {
         json!({

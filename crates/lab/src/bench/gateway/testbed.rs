@@ -1,7 +1,7 @@
 //! A network namespace with a backend and the proxies. All of it goes when this is dropped.
 
-use super::{BenchError, Case, FILES, Proxy, Sample, Way, load};
-use crate::namespaces::{Room, ip};
+use super::{BenchError, ClientWay, FILES, GatewayCase, Proxy, Sample, load};
+use crate::namespaces::{UnnamedNamespace, ip};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::env;
@@ -40,23 +40,23 @@ impl Drop for Directory {
     }
 }
 
-pub(super) struct Place {
+pub(super) struct GatewayTestbed {
     // Fields are dropped in order: the programs end before their files.
     proxies: Vec<(Proxy, Program)>,
     _backend: Program,
-    room: Room,
+    room: UnnamedNamespace,
     directory: Directory,
     cores: Option<(usize, usize)>,
 }
 
-fn port(proxy: Proxy, way: Way) -> u16 {
+fn port(proxy: Proxy, way: ClientWay) -> u16 {
     let first = match proxy {
         Proxy::Gateway => 8010,
         Proxy::Haproxy => 8020,
         Proxy::Nginx => 8030,
     };
     // HAProxy and nginx have a port for each protocol.
-    if way == Way::Streams { first + 1 } else { first }
+    if way == ClientWay::Streams { first + 1 } else { first }
 }
 
 fn is_installed(program: &str) -> bool {
@@ -64,7 +64,7 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("-v").stdout(quiet()).stderr(quiet()).stdin(quiet()).status().is_ok()
 }
 
-impl Place {
+impl GatewayTestbed {
     pub(super) fn make(bin: Option<&Path>) -> Result<Self, BenchError> {
         if !nix::unistd::geteuid().is_root() {
             return Err(BenchError::Needs("root: it makes a network namespace"));
@@ -80,7 +80,7 @@ impl Place {
             return Err(BenchError::Needs("the firstflight command beside this one, or --bin"));
         }
         let wrong = |what| move |error: std::io::Error| BenchError::refused(what, error);
-        let room = Room::new().map_err(wrong("a network namespace"))?;
+        let room = UnnamedNamespace::new().map_err(wrong("a network namespace"))?;
         let prepared = room.within(|| {
             ip(&["link", "set", "lo", "up"])?;
             // Thousands of connections a second: ports are used again.
@@ -107,8 +107,8 @@ impl Place {
                 Proxy::Nginx => place.nginx()?,
             };
             place.proxies.push((proxy, start(command)?));
-            place.wait(port(proxy, Way::Kept))?;
-            place.wait(port(proxy, Way::Streams))?;
+            place.wait(port(proxy, ClientWay::Kept))?;
+            place.wait(port(proxy, ClientWay::Streams))?;
         }
         Ok(place)
     }
@@ -136,7 +136,7 @@ impl Place {
 
     fn gateway(&self, bin: &Path) -> Result<Command, BenchError> {
         let mut text = "[gateway]\nlog = \"off\"\nthreads = 1\n".to_owned();
-        for way in [Way::Kept, Way::Streams] {
+        for way in [ClientWay::Kept, ClientWay::Streams] {
             let port = port(Proxy::Gateway, way);
             text += &format!(
                 "[[listener]]\nname = \"l{port}\"\naddress = [\"127.0.0.1:{port}\"]\nmode = \"http\"\nservice = \"app\"\n\
@@ -151,7 +151,8 @@ impl Place {
     }
 
     fn haproxy(&self) -> Result<Command, BenchError> {
-        let (plain, streams) = (port(Proxy::Haproxy, Way::Kept), port(Proxy::Haproxy, Way::Streams));
+        let (plain, streams) =
+            (port(Proxy::Haproxy, ClientWay::Kept), port(Proxy::Haproxy, ClientWay::Streams));
         let path = self.write(
             "haproxy.cfg",
             &format!(
@@ -167,7 +168,7 @@ impl Place {
     }
 
     fn nginx(&self) -> Result<Command, BenchError> {
-        let (plain, streams) = (port(Proxy::Nginx, Way::Kept), port(Proxy::Nginx, Way::Streams));
+        let (plain, streams) = (port(Proxy::Nginx, ClientWay::Kept), port(Proxy::Nginx, ClientWay::Streams));
         let servers = format!(
             "upstream app {{ server 127.0.0.1:{BACKEND}; keepalive {POOL}; keepalive_requests 1000000000; }}\nserver {{ listen \
              127.0.0.1:{plain} backlog=4096; listen 127.0.0.1:{streams} http2 backlog=4096; http2_max_concurrent_streams 128; \
@@ -201,7 +202,12 @@ impl Place {
     }
 
     /// Asks a proxy for `time`.
-    pub(super) fn measure(&self, proxy: Proxy, case: Case, time: Duration) -> Result<Sample, BenchError> {
+    pub(super) fn measure(
+        &self,
+        proxy: Proxy,
+        case: GatewayCase,
+        time: Duration,
+    ) -> Result<Sample, BenchError> {
         let url = format!("http://127.0.0.1:{}/{}", port(proxy, case.way), case.file);
         let client = self.cores.map(|(client, _)| client);
         let mut command = load::command(|program| wrap(&self.room, client, program), case.way, &url, time);
@@ -227,7 +233,7 @@ impl Place {
 }
 
 /// A command in the namespace, on this processor. It is killed when this process ends.
-fn wrap(room: &Room, core: Option<usize>, program: &str) -> Command {
+fn wrap(room: &UnnamedNamespace, core: Option<usize>, program: &str) -> Command {
     let mut command = Command::new("setpriv");
     let net = format!("--net=/proc/{}/fd/{}", std::process::id(), room.0.as_raw_fd());
     command.args(["--pdeathsig", "KILL", "nsenter", &net]);
@@ -243,7 +249,11 @@ fn start(mut command: Command) -> Result<Program, BenchError> {
     command.spawn().map(Program).map_err(|error| BenchError::refused("a program", error))
 }
 
-fn backend(room: &Room, directory: &Directory, cores: Option<(usize, usize)>) -> Result<Program, BenchError> {
+fn backend(
+    room: &UnnamedNamespace,
+    directory: &Directory,
+    cores: Option<(usize, usize)>,
+) -> Result<Program, BenchError> {
     let root = directory.0.display();
     let server = format!("server {{ listen 127.0.0.1:{BACKEND} backlog=4096; root {root}; }}");
     let path = directory.0.join("nginx-backend.conf");

@@ -33,12 +33,12 @@ pub const ANSWER: [u8; 1000] = [b'r'; 1000];
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<TlsStream<Io>, ConnectError>> + 'a>>;
 
 /// What both ends have in common. The clock stands still unless it is moved.
-pub struct Ends {
+pub struct SealEnds {
     pub clock: VirtualTime,
     time: Time,
     site: Authority,
     /// The server's certificates and its key.
-    made: files::Made,
+    made: files::MadeChain,
     pub keys: KeySet,
     pub record: Record,
     sealed: Connector,
@@ -51,7 +51,7 @@ fn refused<E: std::fmt::Debug>(what: &'static str) -> impl Fn(E) -> BenchError {
     move |error| BenchError::refused(what, error)
 }
 
-impl Ends {
+impl SealEnds {
     /// Keys, certificates and settings.
     pub fn new() -> Result<Self, BenchError> {
         let began = Duration::from_millis(firstflight::unix_ms());
@@ -185,7 +185,7 @@ fn roots(pem: &str) -> Result<RootCertStore, BenchError> {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn pem(made: &files::Made) -> Result<Identity, BenchError> {
+fn pem(made: &files::MadeChain) -> Result<Identity, BenchError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(made.chain.as_bytes()).collect();
     let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes());
     Ok((chain.map_err(refused("the chain"))?, key.map_err(refused("the key"))?))
@@ -203,7 +203,7 @@ fn client(roots: RootCertStore) -> Result<ClientConfig, BenchError> {
     Ok(config)
 }
 
-fn server(made: &files::Made) -> Result<ServerConfig, BenchError> {
+fn server(made: &files::MadeChain) -> Result<ServerConfig, BenchError> {
     let (chain, key) = pem(made)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])

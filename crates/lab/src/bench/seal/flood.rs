@@ -3,7 +3,7 @@
 //! The server is one core with a queue. Clients and attackers arrive at times that are computed; what the server does with
 //! each is done, and takes the CPU time that it took here. So the result is that of a machine with nothing else to do.
 
-use super::ends::{ANSWER, Ends, REQUEST, check};
+use super::ends::{ANSWER, REQUEST, SealEnds, check};
 use super::io::{Io, now, poll};
 use super::timed;
 use crate::bench::BenchError;
@@ -80,14 +80,14 @@ pub struct Outcome {
 
 /// How an arrival ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ArrivalEnd {
     Early,
     Rejected,
     Closed,
 }
 
 struct World {
-    ends: Ends,
+    ends: SealEnds,
     acceptor: Acceptor,
     /// Takes what the server's own takes, to count openings.
     budget: OpeningBudget,
@@ -121,17 +121,17 @@ pub fn run(flood: Flood, openings: NonZeroU32, lasts: Duration) -> Result<Outcom
             None => {
                 let (fate, took) = world.serve(peer.into(), world.flight(flood), None)?;
                 let rejected = !taken || matches!(flood, Flood::Garbage(_));
-                check(rejected == (fate == Fate::Rejected), "openings")?;
+                check(rejected == (fate == ArrivalEnd::Rejected), "openings")?;
                 took
             }
             Some(count) => {
                 let (flight, hello) =
                     flights.get(*count as usize).ok_or(BenchError::Wrong("clients".into()))?;
                 let (fate, took) = world.serve(peer.into(), flight, Some(hello))?;
-                check(taken == (fate == Fate::Early), "openings of honest clients")?;
+                check(taken == (fate == ArrivalEnd::Early), "openings of honest clients")?;
                 waits.push((begins - *at).as_secs_f64() * 1000.0);
-                early += u32::from(fate == Fate::Early);
-                ordinary += u32::from(fate == Fate::Rejected);
+                early += u32::from(fate == ArrivalEnd::Early);
+                ordinary += u32::from(fate == ArrivalEnd::Rejected);
                 took
             }
         };
@@ -164,7 +164,7 @@ fn arrivals(flood_per_s: f64, lasts: Duration) -> Vec<(Duration, Option<u32>)> {
 
 impl World {
     fn new(openings: NonZeroU32) -> Result<Self, BenchError> {
-        let ends = Ends::new()?;
+        let ends = SealEnds::new()?;
         let acceptor = ends.acceptor(openings)?;
         let copy = ends.first_flight(true)?;
         // The ciphertext and its tag are wrong.
@@ -205,14 +205,14 @@ impl World {
         peer: IpAddr,
         flight: &[u8],
         hello: Option<&Vec<u8>>,
-    ) -> Result<(Fate, Duration), BenchError> {
+    ) -> Result<(ArrivalEnd, Duration), BenchError> {
         let io = Io::with(flight.to_vec());
         let serving = || {
             let mut accepting = pin!(self.acceptor.accept_over_from(io.clone(), peer));
-            let mut fate = Fate::Early;
+            let mut fate = ArrivalEnd::Early;
             let mut accepted = poll(accepting.as_mut());
             if accepted.is_pending() {
-                fate = Fate::Rejected;
+                fate = ArrivalEnd::Rejected;
                 check(io.written() == REJECT, "a server that waits")?;
                 let Some(hello) = hello else { return Ok(fate) };
                 io.push(hello);
@@ -220,14 +220,14 @@ impl World {
             }
             match accepted {
                 Poll::Ready(Ok(mut stream)) => {
-                    if fate == Fate::Early {
+                    if fate == ArrivalEnd::Early {
                         now("a read", stream.read_exact(&mut [0; REQUEST.len()]))?;
                     }
                     now("a write", stream.write_all(&ANSWER))?;
                     now("a flush", stream.flush())?;
                     Ok(fate)
                 }
-                Poll::Ready(Err(_)) => Ok(Fate::Closed),
+                Poll::Ready(Err(_)) => Ok(ArrivalEnd::Closed),
                 Poll::Pending => Err(BenchError::Wrong("a server that waits for ordinary TLS".into())),
             }
         };

@@ -1,11 +1,11 @@
 //! The work of the rows.
 
-use super::ends::{Ends, PORT, REQUEST, answer, check, read_answer};
+use super::ends::{PORT, REQUEST, SealEnds, answer, check, read_answer};
 use super::io::{Io, poll};
 use super::{BATCH, Row, timed};
 use crate::bench::BenchError;
 use firstflight_tls::Acceptor;
-use firstflight_tls::seal::{Bind, Draft, Flags, Flight, Rid, Room, Target};
+use firstflight_tls::seal::{Bind, Draft, Flags, Flight, FlightRoom, Rid, Target};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Both ends, and what makes flights.
 pub struct Work {
-    ends: Ends,
+    ends: SealEnds,
     random: ChaCha20Rng,
 }
 
@@ -23,7 +23,7 @@ impl Work {
     pub fn new() -> Result<Self, BenchError> {
         let mut seed = [0; 32];
         firstflight::random_bytes(&mut seed).map_err(|error| BenchError::refused("random numbers", error))?;
-        Ok(Self { ends: Ends::new()?, random: ChaCha20Rng::from_seed(seed) })
+        Ok(Self { ends: SealEnds::new()?, random: ChaCha20Rng::from_seed(seed) })
     }
 
     /// A batch of operations of a row, and their CPU time. What they need is made before, and does not count.
@@ -53,7 +53,7 @@ impl Work {
 
     /// The digest and the seal, without the ClientHello.
     fn seal(&mut self) -> Result<Duration, BenchError> {
-        let (Ends { record, clock, .. }, random) = (&self.ends, &mut self.random);
+        let (SealEnds { record, clock, .. }, random) = (&self.ends, &mut self.random);
         let unix = clock.unix();
         let entry = record.usable(unix.as_secs()).ok_or(BenchError::Wrong("no key".into()))?;
         let to = Target { entry, public_name: record.name(), port: PORT };
@@ -63,7 +63,7 @@ impl Work {
         let (draft, first) = timed(made)?;
         let draft = draft.ok_or(BenchError::Wrong("no draft".into()))?;
         let hello = self.ends.rustls_hello(draft.alpn())?;
-        let plan = Room::in_syn(1460, 40, 0).plan(hello.len(), REQUEST.len());
+        let plan = FlightRoom::in_syn(1460, 40, 0).plan(hello.len(), REQUEST.len());
         let plan = plan.ok_or(BenchError::Wrong("it does not fit".into()))?;
         let (flight, second) = timed(|| draft.seal(&hello, record.name(), &plan, random))?;
         black_box(flight.map_err(|error| BenchError::refused("a seal", error))?);
@@ -102,7 +102,7 @@ impl Work {
         let (begun, first) = timed(begin)?;
         let (mut client, hello) = begun?;
         let answer = self.ends.rustls_answer(&hello)?;
-        let (read, second) = timed(|| Ends::rustls_read(&mut client, &answer))?;
+        let (read, second) = timed(|| SealEnds::rustls_read(&mut client, &answer))?;
         read?;
         Ok(first + second)
     }

@@ -2,8 +2,8 @@
 
 use super::{HELLO, carries_data, finished};
 use crate::line::Net;
-use crate::pages::server::{PART, Part};
-use crate::pages::way::Way;
+use crate::pages::server::{AnswerPart, PART};
+use crate::pages::way::LoadWay;
 use firstflight_stack::{ConnId, ConnectConfig, IoError, StateName};
 use firstflight_wire::Instant;
 use std::net::{IpAddr, SocketAddr};
@@ -39,7 +39,7 @@ pub struct Connection {
     prefix: Vec<u8>,
     /// Bytes of the stack's that are no whole head yet.
     read: Vec<u8>,
-    part: Option<Part>,
+    part: Option<AnswerPart>,
     /// Bytes of the answer to the ClientHello.
     greeted: usize,
     /// When it last completed a response.
@@ -52,7 +52,7 @@ impl Connection {
         net: &mut Net,
         (host, remote): (usize, SocketAddr),
         config: &ConnectConfig,
-        way: Way,
+        way: LoadWay,
         hello: Vec<u8>,
         questions: &[Vec<u8>],
     ) -> Option<Self> {
@@ -124,7 +124,7 @@ impl Connection {
 
     /// Takes what has arrived, and gives bodies to `arrived`, which returns whether that completes its resource. True
     /// if the connection is over.
-    pub fn poll(&mut self, net: &mut Net, way: Way, mut arrived: impl FnMut(Arrived) -> bool) -> bool {
+    pub fn poll(&mut self, net: &mut Net, way: LoadWay, mut arrived: impl FnMut(Arrived) -> bool) -> bool {
         self.proceed(net, way);
         let mut buffer = [0; 8192];
         loop {
@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// The handshake may have completed.
-    fn proceed(&mut self, net: &mut Net, way: Way) {
+    fn proceed(&mut self, net: &mut Net, way: LoadWay) {
         let open = |state| !matches!(state, StateName::SynSent | StateName::SynRcvd | StateName::Closed);
         let opened = || net.client.info(self.id).is_some_and(|info| open(info.state));
         if self.state == State::Opening && opened() {
@@ -160,7 +160,13 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], way: Way, net: &mut Net, arrived: &mut impl FnMut(Arrived) -> bool) {
+    fn take(
+        &mut self,
+        mut bytes: &[u8],
+        way: LoadWay,
+        net: &mut Net,
+        arrived: &mut impl FnMut(Arrived) -> bool,
+    ) {
         while !bytes.is_empty() || self.part.is_some() {
             let Some(part) = &mut self.part else {
                 let lacks = PART - self.read.len();
@@ -170,7 +176,7 @@ impl Connection {
                 if self.read.len() < PART {
                     return;
                 }
-                self.part = Part::parse(&self.read);
+                self.part = AnswerPart::parse(&self.read);
                 self.read.clear();
                 continue;
             };
@@ -195,7 +201,7 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, bytes: usize, way: Way, net: &mut Net) {
+    fn greet(&mut self, bytes: usize, way: LoadWay, net: &mut Net) {
         self.greeted += bytes;
         if self.greeted < way.flight() || bytes == 0 {
             return;

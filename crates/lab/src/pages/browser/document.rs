@@ -1,7 +1,7 @@
 //! What the browser makes of the document: what is known, processed and laid out.
 
 use super::schedule::in_document;
-use super::{Browser, Stage};
+use super::{Browser, ResourceStage};
 use crate::pages::page::Kind;
 use firstflight_wire::Instant;
 use std::cmp::Ordering;
@@ -21,8 +21,8 @@ impl Browser<'_> {
         for (number, resource) in self.page.resources.iter().enumerate().skip(1) {
             let named = resource.parent == parent && resource.at <= share;
             let seen = self.laid_out || !style || resource.kind != Kind::Image;
-            if named && seen && self.stages[number] == Stage::Hidden {
-                self.stages[number] = Stage::Known;
+            if named && seen && self.stages[number] == ResourceStage::Hidden {
+                self.stages[number] = ResourceStage::Known;
                 self.schedule.enter(number);
                 self.trace.note(number, |request| request.known = Some(now));
             }
@@ -31,7 +31,7 @@ impl Browser<'_> {
 
     /// Whether the main thread may process this resource now.
     pub(super) fn may_run(&self, number: usize) -> bool {
-        if self.stages[number] != Stage::Loaded || (number == 0 && self.ready[1].is_some()) {
+        if self.stages[number] != ResourceStage::Loaded || (number == 0 && self.ready[1].is_some()) {
             return false;
         }
         let waits =
@@ -41,13 +41,13 @@ impl Browser<'_> {
             let of_document = before.filter(|(resource, _)| resource.parent == 0);
             of_document.filter(|(resource, _)| matches!(resource.kind, Kind::Style | Kind::Script))
         };
-        !waits || in_front().all(|(_, stage)| *stage == Stage::Done)
+        !waits || in_front().all(|(_, stage)| *stage == ResourceStage::Done)
     }
 
     /// Whether all of a kind in the head are processed.
     fn has_processed(&self, kind: Kind) -> bool {
         let head = self.page.resources.iter().zip(&self.stages).filter(|(r, _)| r.blocks && r.parent == 0);
-        head.filter(|(resource, _)| resource.kind == kind).all(|(_, stage)| *stage == Stage::Done)
+        head.filter(|(resource, _)| resource.kind == kind).all(|(_, stage)| *stage == ResourceStage::Done)
     }
 
     /// The parser has reached the body.
@@ -62,13 +62,15 @@ impl Browser<'_> {
         if !self.laid_out && self.has_body() && self.has_processed(Kind::Style) {
             self.laid_out = true;
             let done: Vec<usize> =
-                (1..self.stages.len()).filter(|number| self.stages[*number] == Stage::Done).collect();
+                (1..self.stages.len()).filter(|number| self.stages[*number] == ResourceStage::Done).collect();
             done.into_iter().for_each(|number| self.reveal(number, 1.0, now));
         }
         let resources = &self.page.resources;
         let open = |number: &usize| {
             let resource = &resources[*number];
-            resource.kind == Kind::Script && resource.parent == 0 && self.stages[*number] != Stage::Done
+            resource.kind == Kind::Script
+                && resource.parent == 0
+                && self.stages[*number] != ResourceStage::Done
         };
         // The parser waits for this script.
         let parser = (1..resources.len()).filter(open).min_by(|a, b| in_document(self.page, *a, *b));
@@ -82,7 +84,7 @@ impl Browser<'_> {
                 _ => false,
             };
             let seen = self.laid_out || resource.kind != Kind::Image;
-            reached && seen && (Stage::Known..=Stage::Asked).contains(&self.stages[number])
+            reached && seen && (ResourceStage::Known..=ResourceStage::Asked).contains(&self.stages[number])
         };
         let mut reached: Vec<usize> = (1..resources.len()).filter(reached).collect();
         // Blink goes through its images in the order of a hash table.

@@ -1,8 +1,8 @@
 //! The browser's lookups.
 
 use super::connection::Connection;
-use super::{Browser, Stage};
-use crate::line::{End, Net};
+use super::{Browser, ResourceStage};
+use crate::line::{LineEnd, Net};
 use crate::pages::way::sizes;
 use firstflight_wire::Instant;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Browser<'_> {
         self.sealer = Some(sealer);
         // Without a port or memory the request waits for the address.
         let Some(id) = id else { return };
-        self.stages[number] = Stage::Asked;
+        self.stages[number] = ResourceStage::Asked;
         self.counts.connections += 1;
         let mut connection = Connection::in_lookup(net, host, id, number, rest);
         connection.number = self.trace.connect(host, net.now);
@@ -75,6 +75,6 @@ impl Browser<'_> {
         self.counts.lookups += 1;
         self.trace.look_up(host, net.now);
         self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
-        net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
+        net.tell(LineEnd::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
     }
 }

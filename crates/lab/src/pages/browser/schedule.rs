@@ -5,7 +5,7 @@
 //! The second is the network service's (`ResourceScheduler`): of requests of less than high priority ten are under way,
 //! and none joins six of its host.
 
-use super::Stage;
+use super::ResourceStage;
 use crate::pages::page::{Kind, Page};
 use std::cmp::Ordering;
 
@@ -83,12 +83,12 @@ impl Schedule {
     }
 
     /// The parser has reached a request, or it is an image that is laid out. Returns whether it was less urgent.
-    pub fn raise(&mut self, page: &Page, stage: Stage, number: usize) -> bool {
+    pub fn raise(&mut self, page: &Page, stage: ResourceStage, number: usize) -> bool {
         let to = if is(page, number, Kind::Style) { Priority::Highest } else { Priority::High };
         let raised = self.priorities[number] > to;
         if raised {
             self.priorities[number] = to;
-            if stage < Stage::Started {
+            if stage < ResourceStage::Started {
                 self.enter(number);
             }
         }
@@ -96,22 +96,22 @@ impl Schedule {
     }
 
     /// The requests at `stage`, in order.
-    pub fn queue(&self, stages: &[Stage], stage: Stage) -> Vec<usize> {
+    pub fn queue(&self, stages: &[ResourceStage], stage: ResourceStage) -> Vec<usize> {
         let mut queue: Vec<usize> = (0..stages.len()).filter(|number| stages[*number] == stage).collect();
-        let priorities = if stage == Stage::Started { &self.started } else { &self.priorities };
+        let priorities = if stage == ResourceStage::Started { &self.started } else { &self.priorities };
         queue.sort_by_key(|number| (priorities[*number], self.turns[*number]));
         queue
     }
 
     /// The first gate. `body`: the parser has reached the body.
-    pub fn pass(&mut self, stages: &mut [Stage], body: bool) {
+    pub fn pass(&mut self, stages: &mut [ResourceStage], body: bool) {
         // The document's own request comes from another process.
-        let under_way = |n: &usize| (Stage::Queued..=Stage::Asked).contains(&stages[*n]);
+        let under_way = |n: &usize| (ResourceStage::Queued..=ResourceStage::Asked).contains(&stages[*n]);
         let (mut running, mut medium) =
             (1..stages.len()).filter(under_way).fold((0, 0), |(all, medium), n| {
                 (all + 1, medium + usize::from(self.passed[n] == Priority::Medium))
             });
-        for number in self.queue(stages, Stage::Known) {
+        for number in self.queue(stages, ResourceStage::Known) {
             let priority = self.priorities[number];
             let apart = priority == Priority::Medium && medium < MEDIUM;
             if !(body || priority <= Priority::High || apart || running < TIGHT) {
@@ -120,20 +120,22 @@ impl Schedule {
             running += 1;
             medium += usize::from(priority == Priority::Medium);
             self.passed[number] = priority;
-            stages[number] = Stage::Queued;
+            stages[number] = ResourceStage::Queued;
             self.enter(number);
         }
     }
 
     /// The second gate.
-    pub fn start(&mut self, page: &Page, stages: &mut [Stage]) {
+    pub fn start(&mut self, page: &Page, stages: &mut [ResourceStage]) {
         let mut of_host = vec![0; page.hosts];
         let mut delayable = 0;
-        for number in (1..stages.len()).filter(|n| matches!(stages[*n], Stage::Started | Stage::Asked)) {
+        for number in
+            (1..stages.len()).filter(|n| matches!(stages[*n], ResourceStage::Started | ResourceStage::Asked))
+        {
             of_host[page.resources[number].host] += 1;
             delayable += usize::from(self.priorities[number] > Priority::High);
         }
-        for number in self.queue(stages, Stage::Queued) {
+        for number in self.queue(stages, ResourceStage::Queued) {
             let host = page.resources[number].host;
             if self.priorities[number] > Priority::High {
                 if delayable >= DELAYABLE {
@@ -145,7 +147,7 @@ impl Schedule {
                 delayable += 1;
             }
             of_host[host] += 1;
-            stages[number] = Stage::Started;
+            stages[number] = ResourceStage::Started;
             self.started[number] = self.priorities[number];
             self.enter(number);
         }

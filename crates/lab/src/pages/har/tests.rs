@@ -69,7 +69,7 @@ fn a_page_of_chromium() {
         json!({ "pageref": "page_2" }),
     ];
     let found = page(&har(&entries)).unwrap();
-    let Found { page, left_out, loaded } = found;
+    let HarContent { page, left_out, loaded } = found;
     assert_eq!((page.name.as_str(), page.hosts, left_out), ("a.test", 4, 4));
     assert_eq!(loaded, Some(Duration::from_millis(700)));
     let shape: Vec<_> = page.resources.iter().map(|r| (r.kind, r.host, r.size, r.parent, r.blocks)).collect();

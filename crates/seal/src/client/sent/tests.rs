@@ -19,13 +19,13 @@ fn what_goes_again() {
             let then = early.handle(event, START);
             assert_eq!(matches!(then, Then::Again(_)), replayable || !bound, "{event:?}");
             assert_eq!(then == Then::Unknown, !replayable && bound);
-            let same = then == Then::Again(Again::SameConnection);
+            let same = then == Then::Again(SentAgain::SameConnection);
             assert_eq!(same, event == Event::Reject && matches!(then, Then::Again(_)));
 
             let mut late = sent(replayable, bound, NamePolicy::Visible);
             assert_eq!(late.handle(Event::FinishedVerified(OURS), START), Then::Continue);
             let then = late.handle(event, START);
-            assert_eq!(then, if replayable { Then::Again(Again::NewConnection) } else { Then::Unknown });
+            assert_eq!(then, if replayable { Then::Again(SentAgain::NewConnection) } else { Then::Unknown });
         }
     }
 }
@@ -58,6 +58,6 @@ fn a_request_is_given_up_after_five_minutes() {
 fn a_hidden_name_goes_again_sealed_only() {
     for event in ENDS {
         let then = sent(true, false, NamePolicy::Hidden).handle(event, START);
-        assert_eq!(then, Then::Again(Again::NewConnectionSealed));
+        assert_eq!(then, Then::Again(SentAgain::NewConnectionSealed));
     }
 }

@@ -22,8 +22,8 @@ fn nothing_is_left_of_the_connection_before() {
     };
     let mut slot = Slot::default();
     begin(&mut slot, &before, 1, Owner::SecondAttempt(3), Outcome::Accepted);
-    (slot.side, slot.stage, slot.shown) = (Side::Client, Stage::Ended, Shown::ByFront);
-    slot.marks = Marks(u8::MAX);
+    (slot.side, slot.stage, slot.shown) = (OpeningSide::Client, SlotStage::Ended, ShownCertificate::ByFront);
+    slot.marks = SlotMarks(u8::MAX);
     (slot.turn, slot.event) = (InQueue::Yes, InQueue::Yes);
     slot.pending = Some(Box::default());
     slot.network_error = Some(IcmpErrorKind::HostUnreachable);

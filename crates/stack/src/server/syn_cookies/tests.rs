@@ -136,7 +136,7 @@ fn a_scale_beyond_the_standard_counts_as_fourteen() {
 
 #[test]
 fn remembers_the_last_ones_as_long_as_they_live() {
-    let mut answered = Answered::default();
+    let mut answered = CookieAnswered::default();
     let at = |s| Instant::from_secs(s);
     for n in 0..MOST_ANSWERED as u64 {
         assert!(answered.note(n, SeqNum::new(n as u32), at(n)));

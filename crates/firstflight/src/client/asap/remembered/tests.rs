@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::memory::records::Named;
+use crate::memory::records::NamedServer;
 use firstflight_wire::asap::{DnsPathParam, ServiceParam, UdpService, VerifierIds, Zone};
 use std::num::{NonZeroU8, NonZeroU16};
 use std::time::Duration;
@@ -21,13 +21,13 @@ async fn losses_belong_to_the_network_where_they_happened() {
     for network in [home, cafe] {
         let mut memory = kernel.memory();
         let (records, now) = memory.records();
-        let server = Named::new(network, "www.xyz.com", 80);
+        let server = NamedServer::new(network, "www.xyz.com", 80);
         records.learn(server, Some(&bytes[..len]), Duration::from_secs(600), now);
     }
     let lost = |network| {
         let mut memory = kernel.memory();
         let (records, now) = memory.records();
-        records.get(&Named::new(network, "www.xyz.com", 80), now).unwrap().lost
+        records.get(&NamedServer::new(network, "www.xyz.com", 80), now).unwrap().lost
     };
     let link = firstflight_link::UdpLink::client(&[]).unwrap();
     let endpoint = crate::Endpoint::over_udp(crate::config(Vec::new()).unwrap(), link);

@@ -64,9 +64,9 @@ fn limited() -> String {
 }
 
 /// A directory with a trust file.
-struct Place(tempfile::TempDir);
+struct TrustDirectory(tempfile::TempDir);
 
-impl Place {
+impl TrustDirectory {
     fn new(text: &str) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         place.write(text);
@@ -86,7 +86,7 @@ impl Place {
 #[tokio::test]
 async fn no_cut_of_a_marked_file_admits_more_than_the_whole() {
     let whole = format!("{BEGIN}\n{}{END}\n", limited());
-    let place = Place::new(&whole);
+    let place = TrustDirectory::new(&whole);
     let before = TrustFile::open(place.path()).await.unwrap();
     assert_eq!(before.store().iter().count(), 2);
     for cut in 0..whole.len() {
@@ -108,7 +108,7 @@ async fn no_cut_of_a_marked_file_admits_more_than_the_whole() {
 #[tokio::test]
 async fn no_cut_of_a_file_without_marks_admits_more_while_it_runs() {
     let whole = limited();
-    let place = Place::new(&whole);
+    let place = TrustDirectory::new(&whole);
     let before = TrustFile::open(place.path()).await.unwrap();
     let mut refused = 0;
     for cut in 0..whole.len() {
@@ -130,7 +130,7 @@ async fn no_cut_of_a_file_without_marks_admits_more_while_it_runs() {
 
 #[tokio::test]
 async fn marks_are_the_way_to_admit_more() {
-    let place = Place::new(&limited());
+    let place = TrustDirectory::new(&limited());
     let mut file = TrustFile::open(place.path()).await.unwrap();
     let more = format!("[[verifier]]\nkey = \"{KEY}\"\n");
     place.write(&more);

@@ -5,8 +5,8 @@ use firstflight_stack::{Config, Stack};
 
 const NO_RACES: &History = &History::new();
 
-fn learnt(stack: &Stack) -> Learnt<'_> {
-    Learnt { servers: stack.credentials(), history: NO_RACES, others: None }
+fn learnt(stack: &Stack) -> HolderMemory<'_> {
+    HolderMemory { servers: stack.credentials(), history: NO_RACES, others: None }
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::*;
 const BASE: Flood =
     Flood { weapon: Weapon::Nothing, resets: true, budget: 200, honest: 5, seconds: 5, seed: 1 };
 
-fn check(flood: Flood) -> Damage {
+fn check(flood: Flood) -> CertificateDamage {
     let damage = flood.run();
     println!("{flood:?}\n{damage:?}");
     assert_eq!(damage.executed, 0);

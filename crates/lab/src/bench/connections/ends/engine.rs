@@ -1,8 +1,8 @@
 //! Our engine in UDP.
 
-use super::{Client, Fate, Visit, Visiting, answer, ask, invalid, report, request, said};
+use super::{Client, FlightEnd, Visit, Visiting, answer, ask, invalid, report, request, said};
 use crate::bench::connections::process::Cable;
-use crate::bench::connections::way::Way;
+use crate::bench::connections::way::ConnectWay;
 use crate::certified;
 use firstflight::credential::asap::{BudgetConfig, ClientCertificate};
 use firstflight::credential::{
@@ -35,7 +35,7 @@ const RATE: u64 = 100_000;
 const CARD_PORT: u16 = 4433;
 
 /// Starts the server.
-pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value> {
+pub fn serve(way: ConnectWay, work: Duration, busy_poll: Duration) -> io::Result<Value> {
     let link = UdpLink::bind((SERVER, 0).into())?;
     let port = link.port();
     let mut config = firstflight::config(Vec::new())?;
@@ -48,16 +48,16 @@ pub fn serve(way: Way, work: Duration, busy_poll: Duration) -> io::Result<Value>
 /// Starts the server on a network card.
 pub fn serve_on_card(cable: Cable, work: Duration, busy_poll: Duration) -> io::Result<Value> {
     let endpoint = start_on_card(cable, &[cable.server().into()], busy_poll)?;
-    listen(&endpoint, Way::UdpCard, cable.server(), work)?;
+    listen(&endpoint, ConnectWay::UdpCard, cable.server(), work)?;
     Ok(json!({ "port": CARD_PORT }))
 }
 
-fn listen(endpoint: &Endpoint, way: Way, ip: Ipv4Addr, work: Duration) -> io::Result<()> {
+fn listen(endpoint: &Endpoint, way: ConnectWay, ip: Ipv4Addr, work: Duration) -> io::Result<()> {
     let pending = Arc::new(PendingLimit::with_clients(1 << 16, u32::MAX));
     let keys = Arc::new(KeyRing::new(Scheme::Linux, CookieKey::from_bytes([7; 16])));
     let guard = {
         let window = Window::REQUESTS;
-        let bytes = if way == Way::Asap { ReplayTable::bytes_for(RATE, &window) } else { 0 };
+        let bytes = if way == ConnectWay::Asap { ReplayTable::bytes_for(RATE, &window) } else { 0 };
         // As if it had started ten minutes ago.
         let since = firstflight::unix_ms().saturating_sub(600_000);
         Arc::new(ReplayTable::new(GuardKey::from_bytes([3; 16]), window, bytes, since))
@@ -65,10 +65,10 @@ fn listen(endpoint: &Endpoint, way: Way, ip: Ipv4Addr, work: Duration) -> io::Re
     for port in PORT..=PORT + STAY_PORTS {
         let mut config = ListenConfig::new((ip, port).into());
         match way {
-            Way::FastOpen => {
+            ConnectWay::FastOpen => {
                 config.fast_open = Some(FastOpenPolicy::new(Arc::clone(&keys), Arc::clone(&pending)));
             }
-            Way::Asap => {
+            ConnectWay::Asap => {
                 let guard = Arc::clone(&guard) as _;
                 let policy = certified::policy(true, guard, &pending);
                 config.asap = Some(policy.ok_or_else(|| invalid("no policy for certificates"))?);
@@ -109,7 +109,7 @@ async fn accept(listener: Listener, work: Duration) {
 
 /// The client: an engine for each address.
 pub struct Engines {
-    way: Way,
+    way: ConnectWay,
     server: Ipv4Addr,
     encapsulation: u16,
     engines: Vec<One>,
@@ -125,7 +125,7 @@ struct One {
 }
 
 impl Engines {
-    pub fn new(way: Way, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Self> {
+    pub fn new(way: ConnectWay, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Self> {
         let mut engines = Vec::new();
         for n in 1..=addresses {
             let ip = Ipv4Addr::new(127, 0, 3, n);
@@ -146,10 +146,10 @@ impl Engines {
             local: Some(SocketAddr::new(ip, 0)),
             config: Mutex::default(),
         };
-        Self::of(Way::UdpCard, cable.server(), server, ips.into_iter().map(one).collect())
+        Self::of(ConnectWay::UdpCard, cable.server(), server, ips.into_iter().map(one).collect())
     }
 
-    fn of(way: Way, ip: Ipv4Addr, server: &Value, engines: Vec<One>) -> io::Result<Self> {
+    fn of(way: ConnectWay, ip: Ipv4Addr, server: &Value, engines: Vec<One>) -> io::Result<Self> {
         let encapsulation = said(server, "port")?;
         let all = Self { way, server: ip, encapsulation, engines, visits: AtomicUsize::new(0) };
         all.refresh()?;
@@ -170,7 +170,7 @@ impl Client for Engines {
             };
             let request = request(stays.is_some());
             let first = match self.way {
-                Way::UdpHandshake | Way::UdpCard => FirstFlight::at_most_once(&request),
+                ConnectWay::UdpHandshake | ConnectWay::UdpCard => FirstFlight::at_most_once(&request),
                 _ => FirstFlight::safely_replayable(&request),
             };
             let since = Instant::now();
@@ -185,10 +185,10 @@ impl Client for Engines {
     fn refresh(&self) -> io::Result<()> {
         for one in &self.engines {
             let config = match self.way {
-                Way::Asap => {
+                ConnectWay::Asap => {
                     certified::connect(&Arc::new(certificate(one.ip)?), firstflight::certificate_clock()?)
                 }
-                way => ConnectConfig::default().fast_open(way == Way::FastOpen),
+                way => ConnectConfig::default().fast_open(way == ConnectWay::FastOpen),
             };
             let config = Arc::new(config.encapsulation(Some(self.encapsulation)).local(one.local));
             *one.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
@@ -207,16 +207,16 @@ fn certificate(ip: IpAddr) -> io::Result<ClientCertificate> {
 }
 
 /// What became of the first flight.
-fn fate(stream: &Stream) -> Fate {
+fn fate(stream: &Stream) -> FlightEnd {
     let outcome = stream.outcome();
     if outcome.is_accepted() {
-        return Fate::Accepted;
+        return FlightEnd::Accepted;
     }
     let reason = outcome.reason();
     let label = reason.map_or(outcome.as_str(), Reason::as_str);
     // Each reason for which a client sends no data. All others are answers, or the lack of one.
     match outcome {
-        Outcome::Handshake(Reason::SynTimedOut | Reason::Unknown) => Fate::Lost(label),
+        Outcome::Handshake(Reason::SynTimedOut | Reason::Unknown) => FlightEnd::Lost(label),
         Outcome::Handshake(
             Reason::FailureMemory
             | Reason::NoCredential
@@ -227,7 +227,7 @@ fn fate(stream: &Stream) -> Fate {
             | Reason::PeerWithoutFastOpen
             | Reason::CapabilityUnknown
             | Reason::SystemDisabled,
-        ) => Fate::KeptBack(label),
-        _ => Fate::Refused(label),
+        ) => FlightEnd::KeptBack(label),
+        _ => FlightEnd::Refused(label),
     }
 }

@@ -1,7 +1,7 @@
 //! The kernel's TCP, with and without Fast Open.
 
-use super::{Client, Fate, Visit, Visiting, answer, ask, invalid, report, request, said};
-use crate::bench::connections::way::Way;
+use super::{Client, FlightEnd, Visit, Visiting, answer, ask, invalid, report, request, said};
+use crate::bench::connections::way::ConnectWay;
 use firstflight_kernel::{Carry, ListenConfig, Listener, connect};
 use serde_json::{Value, json};
 use std::io;
@@ -74,13 +74,13 @@ pub fn serve_fast_open(work: Duration) -> io::Result<Value> {
 
 /// The client.
 pub struct Sockets {
-    way: Way,
+    way: ConnectWay,
     port: u16,
     visits: AtomicUsize,
 }
 
 impl Sockets {
-    pub fn new(way: Way, server: &Value) -> io::Result<Self> {
+    pub fn new(way: ConnectWay, server: &Value) -> io::Result<Self> {
         Ok(Self { way, port: said(server, "port")?, visits: AtomicUsize::new(0) })
     }
 }
@@ -91,11 +91,11 @@ impl Client for Sockets {
             let at = address(self.visits.fetch_add(1, Ordering::Relaxed), stays, self.port);
             let request = request(stays.is_some());
             let since = Instant::now();
-            if self.way == Way::Tcp {
+            if self.way == ConnectWay::Tcp {
                 let mut stream = TcpStream::connect(at).await?;
                 stream.write_all(&request).await?;
                 let took = ask(&mut stream, stays.is_some(), since).await?;
-                let fate = Fate::KeptBack("not-requested");
+                let fate = FlightEnd::KeptBack("not-requested");
                 return Ok(Visit { took, fate, held: stays.map(|_| Box::new(stream) as _) });
             }
             let (mut stream, taken) = connect(at, None, Carry::Data(&request))?.established().await?;
@@ -105,8 +105,8 @@ impl Client for Sockets {
             let took = ask(&mut stream, stays.is_some(), since).await?;
             let outcome = stream.outcome();
             let fate = match outcome.is_accepted() {
-                true => Fate::Accepted,
-                false => Fate::Refused(outcome.reason().map_or("unknown", |reason| reason.as_str())),
+                true => FlightEnd::Accepted,
+                false => FlightEnd::Refused(outcome.reason().map_or("unknown", |reason| reason.as_str())),
             };
             Ok(Visit { took, fate, held: stays.map(|_| Box::new(stream) as _) })
         })

@@ -8,7 +8,7 @@ pub mod secure;
 pub mod tls;
 
 use super::process::Cable;
-use super::way::Way;
+use super::way::ConnectWay;
 use crate::bench::{REQUEST, RESPONSE};
 use serde_json::Value;
 use std::any::Any;
@@ -22,7 +22,7 @@ const STAYS: u8 = b'i';
 
 /// How a first flight ended, for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum FlightEnd {
     /// The server had the request before the handshake was complete.
     Accepted,
     /// It left with the first packet, and the server did not take it early.
@@ -38,13 +38,13 @@ pub struct Visit {
     /// From the connect to the end of the response.
     pub took: Duration,
     /// What became of its first flight.
-    pub fate: Fate,
+    pub fate: FlightEnd,
     /// A connection that stays open.
-    pub held: Option<Held>,
+    pub held: Option<OpenConnection>,
 }
 
 /// Keeps a connection open.
-pub type Held = Box<dyn Any + Send>;
+pub type OpenConnection = Box<dyn Any + Send>;
 /// A visit under way.
 pub type Visiting<'a> = Pin<Box<dyn Future<Output = io::Result<Visit>> + Send + 'a>>;
 
@@ -61,33 +61,35 @@ pub trait Client: Send + Sync {
 }
 
 /// Starts the server as tasks of this runtime. Returns what the client needs to know. `busy_poll` is for our engine.
-pub fn serve(way: Way, work: Duration, busy_poll: Duration, cable: Cable) -> io::Result<Value> {
+pub fn serve(way: ConnectWay, work: Duration, busy_poll: Duration, cable: Cable) -> io::Result<Value> {
     match way {
-        Way::UdpCard => engine::serve_on_card(cable, work, busy_poll),
-        Way::UdpHandshake | Way::FastOpen | Way::Asap => engine::serve(way, work, busy_poll),
-        Way::Tcp => kernel::serve(work),
-        Way::TcpFastOpen => kernel::serve_fast_open(work),
-        Way::Tls => tls::serve(work),
-        Way::Quic | Way::QuicZeroRtt => quic::serve(way, work),
+        ConnectWay::UdpCard => engine::serve_on_card(cable, work, busy_poll),
+        ConnectWay::UdpHandshake | ConnectWay::FastOpen | ConnectWay::Asap => {
+            engine::serve(way, work, busy_poll)
+        }
+        ConnectWay::Tcp => kernel::serve(work),
+        ConnectWay::TcpFastOpen => kernel::serve_fast_open(work),
+        ConnectWay::Tls => tls::serve(work),
+        ConnectWay::Quic | ConnectWay::QuicZeroRtt => quic::serve(way, work),
     }
 }
 
 /// A client of the server that said `server`, with this many addresses. `busy_poll` is for our engine.
 pub fn client(
-    way: Way,
+    way: ConnectWay,
     server: &Value,
     addresses: u8,
     busy_poll: Duration,
     cable: Cable,
 ) -> io::Result<Box<dyn Client>> {
     Ok(match way {
-        Way::UdpCard => Box::new(engine::Engines::on_card(cable, server, addresses, busy_poll)?),
-        Way::UdpHandshake | Way::FastOpen | Way::Asap => {
+        ConnectWay::UdpCard => Box::new(engine::Engines::on_card(cable, server, addresses, busy_poll)?),
+        ConnectWay::UdpHandshake | ConnectWay::FastOpen | ConnectWay::Asap => {
             Box::new(engine::Engines::new(way, server, addresses, busy_poll)?)
         }
-        Way::Tcp | Way::TcpFastOpen => Box::new(kernel::Sockets::new(way, server)?),
-        Way::Tls => Box::new(tls::Sessions::new(server)?),
-        Way::Quic | Way::QuicZeroRtt => Box::new(quic::Connections::new(way, server)?),
+        ConnectWay::Tcp | ConnectWay::TcpFastOpen => Box::new(kernel::Sockets::new(way, server)?),
+        ConnectWay::Tls => Box::new(tls::Sessions::new(server)?),
+        ConnectWay::Quic | ConnectWay::QuicZeroRtt => Box::new(quic::Connections::new(way, server)?),
     })
 }
 

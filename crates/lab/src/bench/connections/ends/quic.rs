@@ -1,8 +1,8 @@
 //! QUIC by quinn: a connection for each request, with a full handshake, or with the request as 0-RTT data.
 
 use super::secure::{self, NAME, Tickets};
-use super::{Client, Fate, Visit, Visiting, busy, invalid, report, request, said, stays};
-use crate::bench::connections::way::Way;
+use super::{Client, FlightEnd, Visit, Visiting, busy, invalid, report, request, said, stays};
+use crate::bench::connections::way::ConnectWay;
 use crate::bench::{REQUEST, RESPONSE};
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -38,8 +38,8 @@ fn endpoint(server: Option<ServerConfig>) -> io::Result<Endpoint> {
 }
 
 /// Starts a server.
-pub fn serve(way: Way, work: Duration) -> io::Result<Value> {
-    let early = way == Way::QuicZeroRtt;
+pub fn serve(way: ConnectWay, work: Duration) -> io::Result<Value> {
+    let early = way == ConnectWay::QuicZeroRtt;
     let (config, certificate) = secure::server(early)?;
     let crypto = QuicServerConfig::try_from(config).map_err(io::Error::other)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
@@ -95,28 +95,32 @@ struct Slot {
 }
 
 impl Connections {
-    pub fn new(way: Way, server: &Value) -> io::Result<Self> {
+    pub fn new(way: ConnectWay, server: &Value) -> io::Result<Self> {
         let endpoint = endpoint(None)?;
-        let early = way == Way::QuicZeroRtt;
+        let early = way == ConnectWay::QuicZeroRtt;
         let slots = (0..SLOTS).map(|_| Slot::new(server, early)).collect::<io::Result<_>>()?;
         Ok(Self { endpoint, server: (Ipv4Addr::LOCALHOST, said(server, "port")?).into(), early, slots })
     }
 
     /// A connection on which the request was answered, how long that took, and its first flight's fate.
-    async fn connect(&self, slot: &Slot, request: &[u8]) -> io::Result<(Connection, Duration, Fate)> {
+    async fn connect(&self, slot: &Slot, request: &[u8]) -> io::Result<(Connection, Duration, FlightEnd)> {
         let since = Instant::now();
         let connecting = self.endpoint.connect_with(slot.config.clone(), self.server, NAME);
         let connecting = connecting.map_err(io::Error::other)?;
         let (connecting, fate) = match self.early {
-            false => (connecting, Fate::KeptBack("not-requested")),
+            false => (connecting, FlightEnd::KeptBack("not-requested")),
             true => match connecting.into_0rtt() {
                 Ok((connection, accepted)) => {
                     exchange(&connection, request).await?;
                     let took = since.elapsed();
-                    let fate = if accepted.await { Fate::Accepted } else { Fate::Refused("0-RTT rejected") };
+                    let fate = if accepted.await {
+                        FlightEnd::Accepted
+                    } else {
+                        FlightEnd::Refused("0-RTT rejected")
+                    };
                     return Ok((connection, took, fate));
                 }
-                Err(connecting) => (connecting, Fate::KeptBack("no-credential")),
+                Err(connecting) => (connecting, FlightEnd::KeptBack("no-credential")),
             },
         };
         let connection = connecting.await?;

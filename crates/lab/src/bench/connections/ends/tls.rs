@@ -2,7 +2,7 @@
 
 use super::kernel::{address, listen};
 use super::secure::{self, NAME};
-use super::{Client, Fate, Visit, Visiting, answer, ask, report, request, said};
+use super::{Client, FlightEnd, Visit, Visiting, answer, ask, report, request, said};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use std::io;
@@ -63,7 +63,7 @@ impl Client for Sessions {
             let mut stream = self.connector.connect(name, stream).await?;
             stream.write_all(&request(stays.is_some())).await?;
             let took = ask(&mut stream, stays.is_some(), since).await?;
-            let fate = Fate::KeptBack("not-requested");
+            let fate = FlightEnd::KeptBack("not-requested");
             Ok(Visit { took, fate, held: stays.map(|_| Box::new(stream) as _) })
         })
     }
