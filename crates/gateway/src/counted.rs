@@ -6,7 +6,6 @@ use firstflight::Endpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a listener counts.
 pub(crate) struct ListenerCounts {
     name: String,
     by_kernel: Option<Arc<ByKernel>>,

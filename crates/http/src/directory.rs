@@ -78,7 +78,6 @@ struct FileFacts {
     validators: Validators,
 }
 
-/// What is at a path.
 enum PathContent {
     /// A file of this length.
     File(OpenedFile, u64),

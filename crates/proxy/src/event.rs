@@ -77,7 +77,6 @@ pub enum Event {
 
 type Call = dyn Fn(&Event) + Send + Sync;
 
-/// What is called at each event.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub Option<Arc<Call>>);
 

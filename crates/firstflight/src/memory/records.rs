@@ -28,7 +28,6 @@ impl NamedServer {
     }
 }
 
-/// What is known of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownServer {
     /// The parameter. `None`: it publishes nothing, or nobody answered.
@@ -49,7 +48,6 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// What is known of `server` now.
     pub(crate) fn get(&self, server: &NamedServer, now: Instant) -> Option<&KnownServer> {
         self.known.get(server).filter(|known| now < known.until)
     }

@@ -182,7 +182,6 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those of the front with this handle.
     pub(crate) fn new(handle: &FrontHandle) -> Self {
         let (counts, table) = handle.counters();
         Self {

@@ -47,7 +47,6 @@ pub struct Serve {
     tun_ip: IpAddr,
 }
 
-/// What the servers share.
 struct Shared {
     seal: SealServer,
     keys: Arc<KeyRing>,

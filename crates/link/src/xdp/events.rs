@@ -19,7 +19,6 @@ pub(super) struct Events {
     room: Vec<u8>,
 }
 
-/// What was read.
 pub(super) enum Read<'a> {
     /// Messages.
     Messages(&'a [u8]),

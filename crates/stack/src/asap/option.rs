@@ -74,7 +74,6 @@ pub(crate) fn why_plain(withheld: Option<Reason>, room: usize, data: &[u8]) -> O
     }
 }
 
-/// What a SYN-ACK to an ASAP option means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SynAckMeaning {
     pub resolution: Resolution,

@@ -115,7 +115,6 @@ impl List {
     }
 }
 
-/// What one source has in the table.
 #[derive(Debug)]
 struct Source {
     network: Network,

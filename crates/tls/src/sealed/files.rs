@@ -366,7 +366,6 @@ impl Source {
     }
 }
 
-/// What was read.
 struct Read {
     count: usize,
     current: Option<NonZeroU8>,

@@ -186,7 +186,6 @@ impl Records {
         }
     }
 
-    /// What `server` publishes, as far as is known.
     pub(super) fn known(&self, server: &Authority) -> Option<Published> {
         if let Some(given) = self.given.get(server) {
             return Some(given.clone());

@@ -200,7 +200,6 @@ impl AllSeen {
     }
 }
 
-/// What changed of the records that may be in a file.
 pub(super) fn records_changed(
     seen: &mut LastLook<CachedRecord, KnownServer>,
     records: &Records,
