@@ -4,6 +4,7 @@ mod check;
 mod inspect;
 mod record;
 
+use crate::error::CommandError;
 use crate::seal::SealError;
 use crate::verifier::VerifierPlace;
 use clap::Subcommand;
@@ -54,6 +55,8 @@ pub enum AsapError {
     #[error("a record names {0} verifiers at most: leave some out")]
     TooManyVerifiers(usize),
 }
+
+impl CommandError for AsapError {}
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, AsapError> {

@@ -73,7 +73,7 @@ struct Get {
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     let Command::Get(args) = args.command;
-    get(&args).await.map_err(Error::Verifier)?;
+    get(&args).await.map_err(Error::from)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,7 +1,6 @@
 //! `firstflight completions`: prints the completion script of a shell.
 
 use crate::output;
-use clap::CommandFactory;
 
 /// Print the completion script of a shell
 #[derive(clap::Args)]
@@ -15,10 +14,10 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
-/// Prints the script.
-pub fn run(args: &Args) {
+/// Prints the script for the commands of `root`.
+pub fn run(args: &Args, mut root: clap::Command) {
     // Generate into memory first, because the generator panics when its output fails.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "firstflight", &mut script);
+    clap_complete::generate(args.shell, &mut root, "firstflight", &mut script);
     output::bytes(&script);
 }

@@ -145,7 +145,7 @@ pub async fn read_again_on(mut hangup: Hangup, zones: FollowedZones) {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.run) {
         (Some(Command::Keygen(args)), _) => {
-            keygen::run(&args).map_err(Error::Dns)?;
+            keygen::run(&args).map_err(Error::from)?;
             Ok(ExitCode::SUCCESS)
         }
         (Some(Command::Check(Check { file })), _) => {
@@ -156,12 +156,12 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         (None, _) if let Some(path) = args.config => serve(file::read(&path)?, Some(path)).await,
         (None, Some(run)) => {
             if run.key.is_some() {
-                return Err(Error::Dns(Renamed("--key", "--key-file").into()));
+                return Err(DnsError::from(Renamed("--key", "--key-file")).into());
             }
             let (dns_path, forward, metrics) = (args.dns_path, args.forward, args.metrics);
             serve(Settings { run, dns_path, forward, metrics }, None).await
         }
-        (None, None) => Err(Error::Dns(DnsError::Nothing)),
+        (None, None) => Err(DnsError::Nothing.into()),
     }
 }
 

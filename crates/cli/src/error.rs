@@ -2,18 +2,6 @@
 //!
 //! The errors of one command are beside the command. This file holds those of several commands.
 
-use crate::asap::AsapError;
-use crate::demo::DemoError;
-use crate::dns::DnsError;
-use crate::explain::ExplainError;
-use crate::get::GetError;
-use crate::keys::KeysError;
-use crate::measure::MeasureError;
-use crate::network::NetworkError;
-use crate::proxy::ProxyError;
-use crate::seal::SealError;
-use crate::serve::ServeError;
-use crate::verifier::VerifierError;
 use firstflight::CacheError;
 use firstflight::ListenError;
 use firstflight::keys::KeyFileError;
@@ -31,67 +19,30 @@ use std::process::ExitCode;
 )]
 pub struct Renamed(pub &'static str, pub &'static str);
 
+/// The error of one command.
+pub trait CommandError: std::error::Error + Send + Sync + 'static {
+    /// Whether it is a mistake.
+    fn exit_kind(&self) -> ExitKind {
+        ExitKind::Mistake
+    }
+}
+
 /// Why a command stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An error of `asap`.
-    #[error(transparent)]
-    Asap(#[from] AsapError),
+    /// An error that only one command has.
+    #[error("{0}")]
+    Command(Box<dyn CommandError>),
     /// An error of the file of `--config`.
     #[error(transparent)]
     Config(#[from] firstflight_daemon::config::ConfigError),
-    /// An error of `demo`.
-    #[error(transparent)]
-    Demo(#[from] DemoError),
-    /// An error of `explain`.
-    #[error(transparent)]
-    Explain(#[from] ExplainError),
-    /// An error of `gateway`.
-    #[error(transparent)]
-    Gateway(#[from] firstflight_gateway::RunError),
-    /// An error of `gateway health`.
-    #[error(transparent)]
-    Health(#[from] firstflight_gateway::HealthError),
-    /// An error of `get`.
-    #[error(transparent)]
-    Get(#[from] GetError),
-    /// An error of `keys`.
-    #[error(transparent)]
-    Keys(#[from] KeysError),
-    /// An error of `measure`.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// An error of `proxy`.
-    #[error(transparent)]
-    Proxy(#[from] ProxyError),
-    /// An error of `seal`.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// An error of `test-certificate`.
-    #[error(transparent)]
-    TestCertificate(#[from] crate::test_certificate::CertificateError),
-    /// An error of `--tls-self-signed`.
-    #[error(transparent)]
-    SelfSigned(#[from] crate::self_signed::SelfSignedError),
     /// `--print-config` with a certificate that ends with the command.
     #[error(
         "--tls-self-signed makes a certificate that ends with the command, so no file can name it: make one that stays with \
          `firstflight test-certificate localhost`, and give --tls-cert localhost.pem --tls-key localhost.key"
     )]
     NothingToPrint,
-    /// An error of `serve`.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// An error of the options of links.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// An error of a verifier or of a request to one.
-    #[error(transparent)]
-    Verifier(#[from] VerifierError),
-    /// An error of the name server.
-    #[error(transparent)]
-    Dns(#[from] DnsError),
     /// Listening failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, ListenError),
@@ -124,6 +75,12 @@ pub enum Error {
     Runtime(io::Error),
 }
 
+impl<E: CommandError> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::Command(Box::new(error))
+    }
+}
+
 impl Error {
     /// The exit code: see [`ExitKind`].
     pub fn exit_code(&self) -> ExitCode {
@@ -133,17 +90,7 @@ impl Error {
     fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Config(error) => error.exit_kind(),
-            Self::Demo(error) => error.exit_kind(),
-            Self::Gateway(error) => error.exit_kind(),
-            Self::Get(error) => error.exit_kind(),
-            Self::Health(error) => error.exit_kind(),
-            Self::Verifier(error) => error.exit_kind(),
-            Self::Dns(error) => error.exit_kind(),
-            Self::Network(error) => error.exit_kind(),
-            Self::Proxy(error) => error.exit_kind(),
-            Self::Seal(error) => error.exit_kind(),
-            Self::SelfSigned(error) => error.exit_kind(),
-            Self::TestCertificate(error) => error.exit_kind(),
+            Self::Command(error) => error.exit_kind(),
             Self::Udp(_, error) => ExitKind::of_address(error),
             Self::KeyFile(_, error) => ExitKind::of_key_file(error),
             Self::Output(_, error)

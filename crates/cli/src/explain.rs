@@ -2,7 +2,7 @@
 
 mod stats;
 
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::output;
 use firstflight_explain::{Capture, Missing, OpenError, Report, explain, record};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,6 +54,8 @@ const LARGE: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: {1}")]
 pub struct ExplainError(PathBuf, OpenError);
+
+impl CommandError for ExplainError {}
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {

@@ -2,7 +2,7 @@
 
 mod quick;
 
-use crate::error::{Error, one_line};
+use crate::error::{CommandError, Error, one_line};
 use crate::output;
 use crate::self_signed::SelfSigned;
 use clap::Subcommand;
@@ -13,6 +13,18 @@ use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+impl CommandError for RunError {
+    fn exit_kind(&self) -> ExitKind {
+        self.exit_kind()
+    }
+}
+
+impl CommandError for firstflight_gateway::HealthError {
+    fn exit_kind(&self) -> ExitKind {
+        self.exit_kind()
+    }
+}
 
 /// Stand in front of servers that nobody changes, and accept connections in one round trip
 ///

@@ -45,7 +45,7 @@ mod written;
 use firstflight_musl as _;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use error::Error;
 use firstflight_daemon::{ExitKind, process};
 use std::io::Write;
@@ -154,13 +154,13 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Measure(args) => block_on(measure::run(args)),
         Command::Dns(args) => block_on(dns::run(args)),
         Command::Explain(args) => explain::run(&args),
-        Command::Asap(args) => asap::run(&args).map_err(Error::Asap),
+        Command::Asap(args) => asap::run(&args).map_err(Error::from),
         Command::Seal(args) => seal::run(&args),
         Command::TestCertificate(args) => test_certificate::run(&args),
         Command::Cache(args) => cache::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Man(args) => man::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => man::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Completions(args) => {
-            completions::run(&args);
+            completions::run(&args, Cli::command());
             Ok(ExitCode::SUCCESS)
         }
     }

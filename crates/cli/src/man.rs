@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::output;
-use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use std::io;
@@ -23,9 +22,9 @@ pub struct Args {
     to: Option<PathBuf>,
 }
 
-/// Prints a page, or writes all.
-pub fn run(args: &Args) -> Result<(), Error> {
-    let mut root = crate::Cli::command().disable_help_subcommand(true);
+/// Prints a page, or writes all, of the commands of `root`.
+pub fn run(args: &Args, root: clap::Command) -> Result<(), Error> {
+    let mut root = root.disable_help_subcommand(true);
     root.build();
     if let Some(directory) = &args.to {
         return write_all(&root, directory).map_err(|(path, error)| Error::Page(path, error));

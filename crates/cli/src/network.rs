@@ -2,7 +2,7 @@
 //! at the other, and a capture of what passes.
 
 use crate::card::{self, CardOptionsError};
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::subnet::{is_reserved, subnet};
 use firstflight::credential::NetworkId;
 use firstflight::link::xdp::{Joined, XdpError, give_up_privileges};
@@ -245,9 +245,10 @@ impl NetworkError {
     pub fn card(error: CardError) -> Self {
         Self::Card(error.into())
     }
+}
 
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for NetworkError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Tun(error) if error.may_pass() => ExitKind::Failure,
             Self::Card(error) => error.exit_kind(),

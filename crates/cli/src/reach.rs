@@ -36,7 +36,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
-    let report = examine(&args).await.map_err(Error::Verifier)?;
+    let report = examine(&args).await.map_err(Error::from)?;
     if args.json {
         output::json(&report);
     } else {

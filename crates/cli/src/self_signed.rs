@@ -1,5 +1,6 @@
 //! A certificate for a trial, which ends with the command (`--tls-self-signed`).
 
+use crate::error::CommandError;
 use crate::output;
 use firstflight_daemon::ExitKind;
 use firstflight_tls::{TestCertificate, TestCertificateError};
@@ -27,9 +28,8 @@ pub enum SelfSignedError {
     Write(PathBuf, io::Error),
 }
 
-impl SelfSignedError {
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for SelfSignedError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Make(TestCertificateError::NoName | TestCertificateError::Name(_)) => ExitKind::Mistake,
             Self::Make(_) => ExitKind::Failure,

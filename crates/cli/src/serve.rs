@@ -1,7 +1,7 @@
 //! `firstflight serve`: a directory over HTTP, whose first response needs one round trip. It is a gateway whose configuration the
 //! options stand for.
 
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::self_signed::SelfSigned;
 use crate::written::{Written, absolute, path};
 use crate::{gateway, host_port, subnet};
@@ -123,6 +123,8 @@ pub enum ServeError {
     #[error("give one --tls-key for each --tls-cert")]
     TlsPairs,
 }
+
+impl CommandError for ServeError {}
 
 /// What to do without an option that there is not.
 pub fn no_option(option: impl std::fmt::Display) -> String {

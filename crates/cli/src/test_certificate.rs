@@ -1,6 +1,6 @@
 //! `firstflight test-certificate`: a certificate of TLS for trials.
 
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::output;
 use crate::span;
 use firstflight_daemon::ExitKind;
@@ -62,21 +62,22 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+    fn of_file(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
+            _ => Self::Write(path.to_owned(), error),
+        }
+    }
+}
+
+impl CommandError for CertificateError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Make(TestCertificateError::NoName | TestCertificateError::Name(_)) | Self::Exists(_) => {
                 ExitKind::Mistake
             }
             Self::Write(_, error) => ExitKind::of_file(error),
             Self::Make(_) => ExitKind::Failure,
-        }
-    }
-
-    fn of_file(path: &Path, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
-            _ => Self::Write(path.to_owned(), error),
         }
     }
 }

@@ -124,12 +124,12 @@ fn vantage_id(text: &str) -> Result<VantageId, &'static str> {
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match (args.command, args.run) {
         (Some(Command::Keygen(args)), _) => {
-            keygen::run(&args).map_err(Error::Verifier)?;
+            keygen::run(&args).map_err(Error::from)?;
             Ok(ExitCode::SUCCESS)
         }
         (Some(Command::Check(Check { file })), _) => {
             let (run, _) = file::read(&file)?;
-            let config = run.config().map_err(Error::Verifier)?;
+            let config = run.config().map_err(Error::from)?;
             config.validate().map_err(|error| VerifierError::Service(ServiceError::Config(error)))?;
             output::line(&format_args!("{} is right", file.display()));
             Ok(ExitCode::SUCCESS)
@@ -139,10 +139,10 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
             serve(run, metrics, Some(&path)).await
         }
         (None, Some(run)) => match run.key {
-            Some(_) => Err(Error::Verifier(Renamed("--key", "--key-file").into())),
+            Some(_) => Err(VerifierError::from(Renamed("--key", "--key-file")).into()),
             None => serve(run, args.metrics, None).await,
         },
-        (None, None) => Err(Error::Verifier(VerifierError::Nothing)),
+        (None, None) => Err(VerifierError::Nothing.into()),
     }
 }
 
@@ -184,18 +184,18 @@ fn token_key(path: &Path) -> Result<TokenKey, VerifierError> {
 /// Reads the files again. On an error nothing changes.
 fn reload(began: &file::Settings, path: Option<&Path>, service: &ConfigHandle) -> Result<(), Error> {
     let read = path.map(|path| file::read_again(path, began)).transpose()?;
-    let config = read.as_ref().unwrap_or(&began.0).config().map_err(Error::Verifier)?;
+    let config = read.as_ref().unwrap_or(&began.0).config().map_err(Error::from)?;
     let set = service.set(config);
-    set.map_err(|error| Error::Verifier(VerifierError::Service(ServiceError::Config(error))))
+    set.map_err(|error| VerifierError::Service(ServiceError::Config(error)).into())
 }
 
 async fn serve(run: Run, metrics: Metrics, path: Option<&Path>) -> Result<ExitCode, Error> {
-    let config = run.config().map_err(Error::Verifier)?;
+    let config = run.config().map_err(Error::from)?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let public = config.issuer.as_ref().map(|issuer| issuer.key.public());
     let vantage = config.vantage.as_ref().map(|vantage| vantage.id);
     let service = Service::bind(config, &run.listen, STREAM_LIMITS).await;
-    let service = service.map_err(|error| Error::Verifier(VerifierError::Service(error)))?;
+    let service = service.map_err(VerifierError::Service)?;
     let life = metrics.start(describe).await;
     let counters = service.counters();
     let mut publisher = Publisher::new(service.counters());

@@ -1,5 +1,6 @@
 //! Why `demo` stops.
 
+use crate::error::CommandError;
 use firstflight::credential::asap::TrustError;
 use firstflight::link::MemoryLinkError;
 use firstflight_daemon::ExitKind;
@@ -33,9 +34,8 @@ pub enum DemoError {
     VisitTimeout(&'static str, Duration),
 }
 
-impl DemoError {
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for DemoError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Tls(_) => ExitKind::Failure,
             Self::NoClock(_) | Self::Visit(..) | Self::VisitTimeout(..) => ExitKind::Failure,

@@ -1,6 +1,6 @@
 //! Why a front does not run.
 
-use crate::error::Renamed;
+use crate::error::{CommandError, Renamed};
 use firstflight_daemon::{ExitKind, KeyFault, UserError};
 use firstflight_dns::KeyFileError;
 use firstflight_dns::front::NearestError;
@@ -53,9 +53,10 @@ impl DnsError {
     pub fn not_written(path: &Path, error: io::Error) -> Self {
         Self::Key(KeyFault::not_written(path, error))
     }
+}
 
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for DnsError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::SetUp(error) => match error.fault() {
                 Fault::Address(error) => ExitKind::of_address(error),

@@ -1,5 +1,6 @@
 //! Why `get` cannot do what was asked.
 
+use crate::error::CommandError;
 use firstflight_daemon::ExitKind;
 use firstflight_http::url::UrlError;
 use firstflight_seal::RecordFileError;
@@ -74,9 +75,8 @@ pub enum GetError {
     ReachPair,
 }
 
-impl GetError {
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for GetError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Kept(KeptError::Read(_, error) | KeptError::Write(_, error)) => ExitKind::of_file(error),
             // The other program ends, the network and the certificate's time are others in a while.

@@ -1,5 +1,6 @@
 //! Why `keys` cannot do what was asked.
 
+use crate::error::CommandError;
 use firstflight::credential::ScheduleError;
 use std::path::PathBuf;
 
@@ -21,3 +22,5 @@ pub enum KeysError {
     #[error("{0}")]
     Schedule(ScheduleError),
 }
+
+impl CommandError for KeysError {}

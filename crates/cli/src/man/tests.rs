@@ -1,4 +1,5 @@
 use super::*;
+use clap::CommandFactory;
 
 fn text(page: &[u8]) -> String {
     String::from_utf8(page.to_vec()).unwrap()
@@ -7,7 +8,7 @@ fn text(page: &[u8]) -> String {
 #[test]
 fn each_command_has_a_page_with_its_options_and_the_lines_of_its_examples() {
     let directory = tempfile::tempdir().unwrap();
-    run(&Args { command: Vec::new(), to: Some(directory.path().to_owned()) }).unwrap();
+    run(&Args { command: Vec::new(), to: Some(directory.path().to_owned()) }, crate::Cli::command()).unwrap();
     let mut root = crate::Cli::command().disable_help_subcommand(true);
     root.build();
     let mut waiting = vec![&root];
@@ -32,7 +33,8 @@ fn each_command_has_a_page_with_its_options_and_the_lines_of_its_examples() {
 
 #[test]
 fn a_command_that_there_is_not_is_a_mistake() {
-    let error = run(&Args { command: vec!["keys".into(), "old".into()], to: None }).unwrap_err();
+    let error = run(&Args { command: vec!["keys".into(), "old".into()], to: None }, crate::Cli::command())
+        .unwrap_err();
     assert_eq!(error.to_string(), "keys has no command \"old\"");
 }
 

@@ -1,5 +1,6 @@
 //! Why `measure` cannot do what was asked.
 
+use crate::error::CommandError;
 use firstflight_http::url::UrlError;
 use std::io;
 use std::net::SocketAddr;
@@ -17,3 +18,5 @@ pub enum MeasureError {
     #[error("cannot use the resolver {0}: {1}")]
     Resolver(SocketAddr, io::Error),
 }
+
+impl CommandError for MeasureError {}

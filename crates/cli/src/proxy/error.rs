@@ -1,5 +1,6 @@
 //! Why `firstflight proxy` cannot do what was asked.
 
+use crate::error::CommandError;
 use firstflight_daemon::ExitKind;
 use firstflight_proxy::BindError;
 use firstflight_verifier::GroupError;
@@ -37,9 +38,8 @@ pub enum ProxyError {
     Group(PathBuf, GroupError),
 }
 
-impl ProxyError {
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for ProxyError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Bind(BindError::Random(_)) => ExitKind::Failure,
             Self::Bind(BindError::Listen(_, error)) | Self::Resolver(_, error) => ExitKind::of_address(error),

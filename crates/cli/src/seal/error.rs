@@ -1,6 +1,6 @@
 //! Why there are no seal keys.
 
-use crate::error::Renamed;
+use crate::error::{CommandError, Renamed};
 use firstflight_daemon::{ExitKind, unusable};
 use firstflight_seal::{ChainFault, FarmError, KeyFileError};
 use std::io;
@@ -52,9 +52,10 @@ impl SealError {
             _ => Self::Write(path.to_owned(), error),
         }
     }
+}
 
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for SealError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Random(_) => ExitKind::Failure,
             Self::Unusable(_, error) => ExitKind::of_key_file(error),

@@ -1,6 +1,6 @@
 //! Why a verifier cannot run, or a certificate cannot be obtained.
 
-use crate::error::Renamed;
+use crate::error::{CommandError, Renamed};
 use firstflight_daemon::{ExitKind, KeyFault};
 use firstflight_verifier::{Fault, GroupError, KeptError, KeyFileError, ObtainError, ServiceError};
 use std::io;
@@ -55,9 +55,10 @@ impl VerifierError {
     pub fn not_written(path: &Path, error: io::Error) -> Self {
         Self::Key(KeyFault::not_written(path, error))
     }
+}
 
-    /// Whether it is a mistake.
-    pub fn exit_kind(&self) -> ExitKind {
+impl CommandError for VerifierError {
+    fn exit_kind(&self) -> ExitKind {
         match self {
             Self::Random(_) | Self::Reach(..) | Self::Service(ServiceError::System(_)) => ExitKind::Failure,
             Self::Obtain(ObtainError::NoAddress { .. }) => ExitKind::Mistake,
