@@ -9,33 +9,36 @@ mod site;
 mod table;
 mod timeline;
 mod tls;
+mod world;
 
 pub use error::DemoError;
 
 use crate::error::Error;
-use crate::network::{Capture, engine_config};
+use crate::network::Capture;
 use crate::output;
 use crate::span::{self, MS};
 use certified::{DemoCertificate, Wallet};
 use clock::DemoClock;
 use firstflight::link::PathConfig;
-use firstflight::{Config, ConnectConfig, EncapsulationConfig, Endpoint, FirstFlight, Stream, Time};
+use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, Time};
 use firstflight_wire::Instant;
 use lookup::{LookupCase, Lookups};
 use overheard::{Overheard, Spy};
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use serde::Serialize;
+use rand_chacha::rand_core::SeedableRng;
 use site::DemoSite;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use timeline::{PacketPlace, Timeline};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use world::{
+    CERTIFICATES, CLIENT, COOKIES, PIECE, SITE, TLS, UDP_PORT, UNKNOWN, Visit, draw, engine, find_blank_line,
+};
 
 /// See what a round trip costs: the same page by an ordinary handshake, by Fast Open and by ASAP
 ///
@@ -86,33 +89,9 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 
 const LEAST_RTT: Duration = Duration::from_millis(1);
 const MOST_RTT: Duration = Duration::from_secs(10);
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-/// A server that accepts cookies.
-const COOKIES: SocketAddr = server(80);
-/// A server that accepts certificates, as its DNS record says.
-const CERTIFICATES: SocketAddr = server(81);
-/// A server that accepts certificates, which the client does not know.
-const UNKNOWN: SocketAddr = server(82);
-
-/// Two hosts of a site that is its own verifier, and says so in its records. Each has a port of its own, because one engine is all of
-/// these hosts (`docs/spec/asap.md` §7.5).
-const SITE: [SocketAddr; 2] =
-    [SocketAddr::new(server(84).ip(), 8084), SocketAddr::new(server(85).ip(), 8085)];
-
-/// A server that accepts certificates, and speaks TLS.
-const TLS: SocketAddr = SocketAddr::new(server(83).ip(), 443);
-
-/// The UDP port of both ends for TCP in UDP.
-const UDP_PORT: u16 = 4433;
-
-const fn server(n: u8) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)), 80)
-}
 
 const REQUEST: &[u8] = b"GET /object HTTP/1.1\r\nHost: 192.0.2.80\r\nConnection: close\r\n\r\n";
 
-/// Bytes of the object written at once.
-const PIECE: usize = 64 * 1024;
 /// A visit that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -281,28 +260,6 @@ impl Mode {
     }
 }
 
-/// One visit.
-#[derive(Serialize)]
-struct Visit {
-    mode: &'static str,
-    #[serde(skip)]
-    title: &'static str,
-    /// From the call of connect, or from the lookup before it, to the first byte of the response.
-    first_byte_ms: f64,
-    /// `first_byte_ms` in round trips of the emulated path.
-    first_byte_rtts: f64,
-    /// From the call of connect to the end of the response.
-    total_ms: f64,
-    /// Bytes of the object.
-    bytes: u64,
-    outcome: &'static str,
-    reason: Option<&'static str>,
-    /// How often the server answered the request.
-    executed: u64,
-    /// Seed of the path's losses.
-    seed: u64,
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let clock = DemoClock::new(args.real_time);
@@ -379,26 +336,6 @@ async fn visit_all(args: &Args, clock: &DemoClock) -> Result<(), Error> {
     // Lets the last FINs arrive, so that the capture contains them.
     client.shutdown(rtt * 2).await;
     Ok(capture.finish()?)
-}
-
-/// Settings of an engine that carries TCP on IP and in UDP.
-fn engine(addresses: Vec<IpAddr>, seeds: &mut ChaCha20Rng) -> Result<Config, Error> {
-    let mut config = engine_config(addresses)?;
-    config.secret = draw(seeds);
-    config.encapsulation = Some(EncapsulationConfig::new(UDP_PORT));
-    Ok(config)
-}
-
-/// The wall clock of `time`, Unix milliseconds.
-fn unix_ms(time: &Time) -> u64 {
-    time.unix().as_millis() as u64
-}
-
-/// The next `N` bytes from the seed.
-fn draw<const N: usize>(seeds: &mut ChaCha20Rng) -> [u8; N] {
-    let mut bytes = [0; N];
-    seeds.fill_bytes(&mut bytes);
-    bytes
 }
 
 /// The measurements of one visit.
@@ -499,9 +436,4 @@ async fn receive<S: AsyncRead + Unpin>(
     }
     let total = time.now() - began;
     Ok(ReceivedResponse { first_byte, total, bytes })
-}
-
-/// The position after a message's head.
-fn find_blank_line(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }

@@ -31,6 +31,7 @@ mod picture;
 mod proxy;
 mod reach;
 mod run;
+mod runtime;
 mod seal;
 mod self_signed;
 mod serve;
@@ -48,8 +49,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use error::Error;
 use firstflight_daemon::{ExitKind, process};
+use runtime::{block_on, block_on_threads};
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// That of musl maps and unmaps memory for each request.
@@ -164,33 +165,6 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    block_on_threads(None, work)
-}
-
-/// Runs `work` on `threads` threads, by default on one for each processor.
-fn block_on_threads<T>(
-    threads: Option<NonZeroUsize>,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    use tokio::runtime::Builder;
-    let mut builder = match threads {
-        // No other thread has to be woken, so this does more in the same time than a pool of one.
-        Some(NonZeroUsize::MIN) => Builder::new_current_thread(),
-        Some(threads) => {
-            let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(threads.get());
-            builder
-        }
-        None => Builder::new_multi_thread(),
-    };
-    let runtime = builder.enable_all().build().map_err(Error::Runtime)?;
-    let result = runtime.block_on(work);
-    // Do not wait for a read of a slow disk.
-    runtime.shutdown_background();
-    result
 }
 
 /// Prints clap's messages: help unchanged, a mistake as one line.

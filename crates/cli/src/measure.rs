@@ -9,8 +9,9 @@ mod tests;
 
 pub use error::MeasureError;
 
-use crate::error::{Error, one_line};
+use crate::error::Error;
 use crate::{output, picture, span};
+use error::told;
 use firstflight::record::Names;
 use firstflight_doctor::measure::{VisitError, Visitor};
 use firstflight_http::redirect;
@@ -190,16 +191,5 @@ fn fail(site: &mut MeasuredSite, error: &VisitError, bar: &ProgressBar) {
     if site.last_error.as_ref() != Some(&text) {
         bar.suspend(|| output::complain(&format_args!("{}: {text}", site.url)));
         site.last_error = Some(text);
-    }
-}
-
-/// What is said of a failure, with the option that helps.
-fn told(error: &VisitError) -> String {
-    match error {
-        VisitError::Lookup(name, why) => format!("cannot look up {name}: {}", one_line(why)),
-        VisitError::Tls(_) => format!("{error}; measure speaks TLS 1.3 only"),
-        VisitError::Certificate(_) => format!("{error}; name its authority with --ca-file"),
-        VisitError::Timeout(..) => format!("{error} (--timeout)"),
-        other => other.to_string(),
     }
 }

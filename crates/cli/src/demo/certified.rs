@@ -35,7 +35,7 @@ impl Certifier {
         time: &Time,
         seeds: &mut ChaCha20Rng,
     ) -> Result<Arc<ClientCertificate>, DemoError> {
-        let seed = super::draw::<32>(seeds);
+        let seed = super::world::draw::<32>(seeds);
         let (verifier, key) = (self.key(), PrivateKey::from_seed(&seed));
         let clock = time.certificate_clock().map_err(DemoError::NoClock)?;
         let now = u32::try_from(time.unix().as_secs()).unwrap_or(u32::MAX);

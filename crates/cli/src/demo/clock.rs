@@ -2,6 +2,7 @@
 
 use super::DemoError;
 use crate::error::Error;
+use crate::runtime::block_on;
 use firstflight::link::MemoryLinkError;
 use firstflight::link::{MemoryLink, PathConfig, VirtualTime, real_time_pair, virtual_time_pair};
 use firstflight::{Time, block_on_virtual};
@@ -46,7 +47,7 @@ impl DemoClock {
     /// In virtual time `work` must not wait for real I/O: see [`block_on_virtual`].
     pub fn block_on<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match self {
-            Self::System => crate::block_on(work),
+            Self::System => block_on(work),
             Self::Virtual(time) => block_on_virtual(time, work).map_err(Error::Runtime)?,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::DemoError;
 use super::timeline::{LabelPart, Log, PacketPlace};
-use super::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
+use super::world::{CERTIFICATES, CLIENT, UDP_PORT, unix_ms};
 use crate::error::Error;
 use firstflight::credential::asap::ClientCertificate;
 use firstflight::dns_path::{Exchange, Proof};

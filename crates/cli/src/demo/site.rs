@@ -2,7 +2,7 @@
 
 use super::DemoError;
 use super::certified::{CERTIFIER, SITES_OWN, identity};
-use super::{CERTIFICATES, COOKIES, PIECE, SITE, UNKNOWN, engine, find_blank_line};
+use super::world::{CERTIFICATES, COOKIES, PIECE, SITE, UNKNOWN, engine, find_blank_line};
 use crate::error::Error;
 use firstflight::credential::asap::{AsapPolicy, GuardDomain, Identity, TrustStore, Trusted};
 use firstflight::credential::{
@@ -36,11 +36,11 @@ impl DemoSite {
         time: &Time,
         seeds: &mut ChaCha20Rng,
     ) -> Result<Self, Error> {
-        let all = [CERTIFICATES, UNKNOWN, super::TLS, SITE[0], SITE[1], COOKIES];
+        let all = [CERTIFICATES, UNKNOWN, super::world::TLS, SITE[0], SITE[1], COOKIES];
         let addresses = all.map(|at| at.ip());
         let server = Endpoint::in_time(engine(addresses.to_vec(), seeds)?, link, time);
         let executed = Arc::new(AtomicU64::new(0));
-        let key = CookieKey::from_bytes(super::draw(seeds));
+        let key = CookieKey::from_bytes(super::world::draw(seeds));
         let cookies = FastOpenPolicy::new(
             Arc::new(KeyRing::new(Scheme::default(), key)),
             Arc::new(PendingLimit::new(16)),
@@ -56,7 +56,7 @@ impl DemoSite {
             }
             let listener = server.listen(config).map_err(|error| Error::Listen(at, error))?;
             let executed = Arc::clone(&executed);
-            if at == super::TLS {
+            if at == super::world::TLS {
                 let acceptor = super::tls::acceptor(time).map_err(DemoError::Tls)?;
                 tokio::spawn(serve_by_tls(listener, acceptor, size, executed));
                 continue;
@@ -81,9 +81,9 @@ impl DemoSite {
 fn certificates(at: SocketAddr, time: &Time, seeds: &mut ChaCha20Rng) -> Result<AsapPolicy, Error> {
     let verifier = if SITE.contains(&at) { SITES_OWN } else { CERTIFIER };
     let trusted = Trusted { own: true, ..Trusted::new(verifier.key().public()) };
-    let key = GuardKey::from_bytes(super::draw(seeds));
+    let key = GuardKey::from_bytes(super::world::draw(seeds));
     // A new guard refuses what an earlier server may have accepted. There was none, so it begins in the past.
-    let began = super::unix_ms(time).saturating_sub(60_000);
+    let began = super::world::unix_ms(time).saturating_sub(60_000);
     Ok(AsapPolicy {
         trust: Arc::new(TrustStore::new([trusted]).map_err(DemoError::Trust)?),
         identities: [identity(at), Identity::name(super::lookup::NAME, at.port())].into(),

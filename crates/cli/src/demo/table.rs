@@ -1,6 +1,6 @@
 //! The demonstration's result as text.
 
-use super::Visit;
+use super::world::Visit;
 use crate::output;
 use std::fmt;
 use std::time::Duration;

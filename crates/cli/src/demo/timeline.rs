@@ -12,7 +12,7 @@ pub use label::LabelPart;
 pub use record::{Log, PacketPlace};
 
 use super::DemoError;
-use super::Visit;
+use super::world::Visit;
 use crate::output;
 use firstflight::Time;
 use firstflight::link::Link;

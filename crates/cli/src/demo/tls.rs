@@ -1,6 +1,6 @@
 //! TLS of the demonstration. The key is published, and certifies an address of the documentation (RFC 5737) until 2120.
 
-use super::TLS;
+use super::world::TLS;
 use firstflight::credential::NetworkId;
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, Stream, Time};
 use firstflight_tls::rustls::RootCertStore;

@@ -1,6 +1,7 @@
 //! Why `measure` cannot do what was asked.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, one_line};
+use firstflight_doctor::measure::VisitError;
 use firstflight_http::url::UrlError;
 use std::io;
 use std::net::SocketAddr;
@@ -20,3 +21,14 @@ pub enum MeasureError {
 }
 
 impl CommandError for MeasureError {}
+
+/// What is said of a failure, with the option that helps.
+pub fn told(error: &VisitError) -> String {
+    match error {
+        VisitError::Lookup(name, why) => format!("cannot look up {name}: {}", one_line(why)),
+        VisitError::Tls(_) => format!("{error}; measure speaks TLS 1.3 only"),
+        VisitError::Certificate(_) => format!("{error}; name its authority with --ca-file"),
+        VisitError::Timeout(..) => format!("{error} (--timeout)"),
+        other => other.to_string(),
+    }
+}

@@ -1,7 +1,7 @@
 //! The measurements as text, as JSON and as a picture.
 
+use super::error::told;
 use super::site::MeasuredSite;
-use super::told;
 use crate::output::{self, millis};
 use firstflight_doctor::measure::{Parts, Savings, Visit, VisitError};
 use firstflight_explain::picture::{self, Curve, Page};

@@ -1,8 +1,8 @@
 //! Quantiles, caches, the report, and what is said of failures.
 
+use super::error::told;
 use super::report::{self, Sample};
 use super::site::MeasuredSite;
-use super::told;
 use firstflight_doctor::measure::{Parts, Visit, VisitError, VisitStage};
 use std::io;
 use std::net::SocketAddr;
