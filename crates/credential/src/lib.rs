@@ -48,6 +48,7 @@ mod key;
 #[cfg(all(test, loom, feature = "server"))]
 mod loom_tests;
 mod lru;
+mod network;
 #[cfg(feature = "server")]
 mod one_time;
 mod outcome;
@@ -72,9 +73,10 @@ mod sync;
 pub use admission::{Accepted, Admission, Policies, Question, Refusal, Work, admit, invalidate};
 pub use bucket::Bucket;
 pub use identity::{AcceptedBlock, Identity};
+pub use network::NetworkId;
 pub use outcome::{Outcome, Reason};
 pub use serial::Serial;
-pub use store::{CredentialStore, Entry, LearntOfServer, NetworkId, Permission};
+pub use store::{CredentialStore, Entry, LearntOfServer, Permission};
 #[cfg(feature = "server")]
 pub use {
     cookie::{CookieScheme, Scheme},

@@ -4,47 +4,26 @@ mod cookies;
 mod entry;
 mod exchange;
 mod failures;
+mod learnt;
 mod path;
 
 pub use cookies::{CookieAnswer, CookieSet, MAX_COOKIES, StoredCookie};
 pub use entry::Entry;
-pub use exchange::LearntOfServer;
 pub use failures::{Failures, Permission};
+pub use learnt::LearntOfServer;
 pub use path::{PathMss, PathRtt};
 
 use crate::identity::Identity;
 use crate::lru::Lru;
+use crate::network::NetworkId;
 use core::net::IpAddr;
 use core::time::Duration;
 use entry::FormFallback;
-use exchange::{Telling, What};
 use failures::LostFlight;
 use firstflight_wire::Instant;
 use firstflight_wire::hint::unlikely;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
-
-/// The local network on which something was learnt: 16 opaque bytes. A cookie that is used on another network
-/// would reveal to the server that both addresses belong to the same user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct NetworkId(pub [u8; 16]);
-
-impl NetworkId {
-    /// All zero: the network is not known.
-    pub const UNKNOWN: Self = Self([0; 16]);
-
-    /// The id of this network for TCP in UDP datagrams. How routers treat TCP's options and SYNs with data
-    /// says nothing about UDP, so the two memories are separate.
-    #[must_use]
-    pub fn over_udp(self) -> Self {
-        Self(self.0.map(|byte| !byte))
-    }
-
-    /// Whether it names a network.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
-        *self != Self::UNKNOWN && *self != Self::UNKNOWN.over_udp()
-    }
-}
+use learnt::{Telling, What};
 
 /// What a client knows about a server when it connects: see [`CredentialStore::prospect`].
 #[derive(Debug, Clone, Copy)]

@@ -5,66 +5,17 @@
 //! stays with the store that got it: two stores would show it twice.
 
 use super::cookies::{CookieAnswer, StoredCookie};
-use super::{CredentialStore, Entry, NetworkId};
-use crate::identity::Identity;
-use alloc::collections::VecDeque;
+use super::learnt::{LearntOfServer, Telling, What};
+use super::{CredentialStore, Entry};
+use crate::network::NetworkId;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Cookie, FastOpenForm};
 
-/// The most records that wait to be taken. Beyond this number the oldest is lost, and the other stores learn it from
-/// their own visits.
-const MOST: usize = 4096;
 /// How often it is told that first flights to a server get through. A SYN waits at least this long for its answer
 /// before a loss is noted, so a loss beside another shard's accepted first flights does not count as a failure.
 const TELL_EVERY: Duration = Duration::from_millis(25);
-
-/// Something that a store learnt of a server. Give it to [`CredentialStore::repeat`] of the other stores.
-#[derive(Debug, Clone)]
-pub struct LearntOfServer {
-    network: NetworkId,
-    server: IpAddr,
-    what: What,
-}
-
-/// What was learnt.
-#[derive(Debug, Clone)]
-pub(super) enum What {
-    /// The server granted this cookie.
-    Cookie(Cookie, FastOpenForm, Instant),
-    /// This cookie is used up or refused; true if the server grants cookies for one use.
-    Spent(Cookie, bool),
-    /// This cookie is good for many uses.
-    Plain(StoredCookie),
-    /// The server's cookies were dropped.
-    NoCookies,
-    Unanswered(FastOpenForm),
-    Failure(Instant),
-    /// A first flight that left at the first time got no answer, which was noted at the second.
-    Lost(Option<Instant>, Instant),
-    /// The first flight of a SYN that left at this time was accepted.
-    Passed(Instant),
-    Success,
-    Mss(u16),
-    PathMss(u16, Instant),
-    Rtt(Duration, Duration, Instant),
-    Asap(Identity, bool, Instant),
-    Mismatch(IpAddr, Instant),
-}
-
-/// The records of one store.
-#[derive(Debug, Default)]
-pub(super) struct Telling(VecDeque<LearntOfServer>);
-
-impl Telling {
-    fn add(&mut self, learnt: LearntOfServer) {
-        if self.0.len() >= MOST {
-            self.0.pop_front();
-        }
-        self.0.push_back(learnt);
-    }
-}
 
 impl CredentialStore {
     /// From now on the store records what other stores of the same client must know.

@@ -1,6 +1,8 @@
 //! Two stores of one client.
 
+use super::super::learnt::MOST;
 use super::*;
+use crate::identity::Identity;
 use crate::store::Permission;
 
 const NETWORK: NetworkId = NetworkId([1; 16]);

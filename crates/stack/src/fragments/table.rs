@@ -1,7 +1,7 @@
 //! The table of incomplete packets.
 
-use super::FragmentLimits;
 use super::datagram::Datagram;
+use super::limits::FragmentLimits;
 use crate::event::PacketDrop;
 use crate::flows::slab::Slab;
 use alloc::vec::Vec;

@@ -3,6 +3,7 @@ use super::*;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 use firstflight_wire::ip::{Ecn, Packet};
 use proptest::prelude::*;
 
