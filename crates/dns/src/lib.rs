@@ -39,6 +39,7 @@ pub mod service;
 mod zone;
 
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
 mod vector_tests;

@@ -62,6 +62,7 @@ mod asap_tests;
 #[cfg(test)]
 mod capture_tests;
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
 mod instead_tests;

@@ -43,6 +43,7 @@ mod run;
 mod site;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
+#[path = "tests/testing.rs"]
 mod testing;
 mod verifying;
 

@@ -76,6 +76,7 @@ mod question;
 mod quorum;
 mod run;
 #[cfg(test)]
+#[path = "tests/scale/mod.rs"]
 mod scale;
 mod sentinel;
 mod sessions;

@@ -95,6 +95,7 @@ pub(crate) fn joins(info: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[path = "quorum/tests/simulated.rs"]
 mod simulated;
 #[cfg(test)]
 mod tests;

@@ -65,8 +65,10 @@ pub use run::waiting::{Finished, Waiting};
 pub use seal::{OpenError, OpenedFlight, SealError, Target, seal};
 
 #[cfg(test)]
+#[path = "tests/attacks/mod.rs"]
 mod attacks;
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
 mod reader_tests;

@@ -1,5 +1,5 @@
 //! Attacks on sealed first flights that need TLS (`docs/spec/sealed.md` section 10). The attacks on the protocol itself are in
-//! `crates/seal/src/attacks`, with variants without the defences. Where an attack here has such a variant, rustls alone plays
+//! `crates/seal/src/tests/attacks`, with variants without the defences. Where an attack here has such a variant, rustls alone plays
 //! the end without the defence.
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -33,6 +33,7 @@ mod time;
 pub mod udp;
 
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
 mod robustness_tests;

@@ -17,6 +17,7 @@ mod trust;
 mod verify;
 
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 #[cfg(test)]
 mod vector_tests;

@@ -8,6 +8,7 @@
 //! [`Race::handle_timeout`] at the time of [`Race::poll_timeout`].
 
 #[cfg(test)]
+#[path = "race/tests/explore.rs"]
 mod explore;
 
 use firstflight_credential::Reason;
