@@ -1,6 +1,6 @@
 //! A connector for hyper-util's client.
 
-use crate::watched::{LibraryEnd, StreamFacts, Watch, forward_io};
+use crate::watched::{LibraryEnd, StreamFacts, Watch};
 use firstflight::credential::Outcome;
 use firstflight::{
     Authority, BadAuthority, Client, ConnectTimes, FirstFlight, LazyStream, Race, ReplaySafety, Stream, Way,
@@ -164,7 +164,7 @@ impl Connection for ClientStream {
     }
 }
 
-forward_io!(ClientStream);
+firstflight::forward_io!([] ClientStream, Self(stream, ..) => *stream);
 
 /// What became of the first flight of a connection. hyper-util's client puts it into the extensions of each response of
 /// that connection: `response.extensions().get::<FirstFlightInfo>()`. It does not keep the connection open.

@@ -1,7 +1,7 @@
 //! A connector with TLS.
 
 use crate::connector::{Connector, ConnectorError, FirstFlightInfo, Scheme, SeenConnection};
-use crate::watched::{LibraryEnd, forward_io};
+use crate::watched::LibraryEnd;
 use firstflight::{Client, ReplaySafety};
 use firstflight_tls::H2;
 use http::Uri;
@@ -145,4 +145,4 @@ impl Connection for HttpsStream {
     }
 }
 
-forward_io!(HttpsStream);
+firstflight::forward_io!([] HttpsStream, Self(stream, ..) => *stream);

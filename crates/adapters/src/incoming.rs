@@ -1,6 +1,6 @@
 //! Accepted connections.
 
-use crate::watched::{LibraryEnd, StreamFacts, Watch, forward_io};
+use crate::watched::{LibraryEnd, StreamFacts, Watch};
 use firstflight::credential::Outcome;
 use firstflight::{Listener, Server, Stream, Way};
 use std::future::poll_fn;
@@ -145,7 +145,7 @@ impl From<Stream> for ServerStream {
     }
 }
 
-forward_io!(ServerStream);
+firstflight::forward_io!([] ServerStream, Self(stream, ..) => *stream);
 
 /// The client's end of an accepted connection, as the server sees it at the moment of the call. It does not keep the
 /// connection open.

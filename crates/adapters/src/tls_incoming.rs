@@ -1,7 +1,7 @@
 //! Accepted connections with TLS.
 
 use crate::incoming::{Accept, Incoming, Peer, PeerConnection};
-use crate::watched::{LibraryEnd, forward_io};
+use crate::watched::LibraryEnd;
 use firstflight::Stream;
 use firstflight_tls::rustls::pki_types::CertificateDer;
 use firstflight_tls::{AcceptError, Acceptor, H2, Handshake, TlsStream};
@@ -152,7 +152,7 @@ impl From<TlsStream<Stream>> for TlsServerStream {
     }
 }
 
-forward_io!(TlsServerStream);
+firstflight::forward_io!([] TlsServerStream, Self(stream, ..) => *stream);
 
 impl Peer {
     fn agreed(&self) -> Option<&Agreed> {

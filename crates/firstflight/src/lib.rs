@@ -121,6 +121,7 @@ mod dns_path;
 #[cfg(feature = "engine")]
 mod engine;
 mod first_flight;
+mod forward;
 pub mod kernel;
 mod lazy;
 mod lingering;

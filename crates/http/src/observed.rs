@@ -70,28 +70,4 @@ impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut lock(&self.0).stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut lock(&self.0).stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        lock(&self.0).stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).stream).poll_shutdown(cx)
-    }
-}
+firstflight::forward_write!([S: AsyncWrite + Unpin] Observed<S>, Self(inner) => lock(inner).stream);

@@ -6,11 +6,8 @@ use crate::settings::Limits;
 use firstflight_http::conn::{Left, ServerIo, Times};
 use firstflight_http::framing;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::Poll;
 
 /// A client's connection. Its clones are the same one.
 #[derive(Debug, Clone)]
@@ -90,34 +87,4 @@ impl Conn {
 /// hyper's end of it.
 pub(crate) struct ForHyper(pub Conn);
 
-impl AsyncRead for ForHyper {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.io()).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for ForHyper {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.io()).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.io()).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.io().is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.io()).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.io()).poll_shutdown(cx)
-    }
-}
+firstflight::forward_io!([] ForHyper, Self(conn) => *conn.io());

@@ -3,15 +3,14 @@
 use super::{Backend, Service};
 use crate::budget;
 use crate::config::{self, Address, BackendProtocol};
+use firstflight::forward_io;
 use firstflight::{Authority, FirstFlight, Stream};
 use firstflight_tls::{ConfigError, ConnectError, Connector, TlsStream};
 use nix::errno::Errno;
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -199,51 +198,6 @@ impl BackendIo {
     }
 }
 
-/// Passes reads and writes on to the stream of each variant.
-macro_rules! passes_on {
-    ($kind:ty, $($variant:pat => $stream:ident),*) => {
-        impl AsyncRead for $kind {
-            fn poll_read(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                buf: &mut ReadBuf<'_>,
-            ) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant => Pin::new($stream).poll_read(cx, buf),)* }
-            }
-        }
-
-        impl AsyncWrite for $kind {
-            fn poll_write(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                match self.get_mut() { $($variant => Pin::new($stream).poll_write(cx, bytes),)* }
-            }
-
-            fn poll_write_vectored(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                bufs: &[io::IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                match self.get_mut() { $($variant => Pin::new($stream).poll_write_vectored(cx, bufs),)* }
-            }
-
-            fn is_write_vectored(&self) -> bool {
-                match self { $($variant => $stream.is_write_vectored(),)* }
-            }
-
-            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant => Pin::new($stream).poll_flush(cx),)* }
-            }
-
-            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                match self.get_mut() { $($variant => Pin::new($stream).poll_shutdown(cx),)* }
-            }
-        }
-    };
-}
-
-passes_on!(Kind, Self::Tcp(stream) => stream, Self::Unix(stream) => stream);
-passes_on!(Socket, Self { stream, .. } => stream);
-passes_on!(BackendIo, Self::Plain(stream) => stream, Self::Tls(stream) => stream);
+forward_io!([] Kind, Self::Tcp(stream) => *stream, Self::Unix(stream) => *stream);
+forward_io!([] Socket, Self { stream, .. } => *stream);
+forward_io!([] BackendIo, Self::Plain(stream) => *stream, Self::Tls(stream) => *stream);

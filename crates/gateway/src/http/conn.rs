@@ -10,7 +10,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
 /// The connection, with TLS or without.
@@ -42,50 +42,7 @@ impl Io {
     }
 }
 
-/// Passes a call on to the stream inside.
-macro_rules! forward {
-    ($io:expr, $cx:ident, $call:ident($($argument:expr),*)) => {
-        match $io.get_mut() {
-            Io::Plain(client) => Pin::new(client).$call($cx, $($argument),*),
-            Io::Tls(stream) => Pin::new(&mut **stream).$call($cx, $($argument),*),
-        }
-    };
-}
-
-impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        forward!(self, cx, poll_read(buf))
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        forward!(self, cx, poll_write(bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        forward!(self, cx, poll_write_vectored(bufs))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(client) => client.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self, cx, poll_flush())
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self, cx, poll_shutdown())
-    }
-}
+firstflight::forward_io!([] Io, Self::Plain(client) => *client, Self::Tls(stream) => *stream);
 
 struct Inner {
     io: ServerIo<Io>,
@@ -264,28 +221,4 @@ impl AsyncRead for ForServer {
     }
 }
 
-impl AsyncWrite for ForServer {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut lock(&self.0).io).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut lock(&self.0).io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        lock(&self.0).io.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).io).poll_shutdown(cx)
-    }
-}
+firstflight::forward_write!([] ForServer, Self(inner) => lock(inner).io);
