@@ -1,10 +1,11 @@
 //! Addresses of names: each name is looked up once at a time, and a resolver that does not answer stops nothing that is
 //! known.
 
+mod failure;
 mod hosts;
 mod name_table;
 
-use firstflight_kernel::is_shortage;
+use failure::Failure;
 use hosts::Hosts;
 use name_table::{LookupAnswer, NameTable, Task};
 use std::fmt;
@@ -84,36 +85,6 @@ impl Resolve for System {
 /// The error of a process without free descriptors.
 fn shortage_of_files() -> Option<io::Error> {
     File::open("/dev/null").err().filter(|error| Failure::from(error).is_shortage())
-}
-
-/// Why a name has no addresses. All that wait for it are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Failure {
-    code: Option<i32>,
-    kind: io::ErrorKind,
-    text: String,
-}
-
-impl From<&io::Error> for Failure {
-    fn from(error: &io::Error) -> Self {
-        Self { code: error.raw_os_error(), kind: error.kind(), text: error.to_string() }
-    }
-}
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        match failure.code {
-            Some(code) => Self::from_raw_os_error(code),
-            None => Self::new(failure.kind, failure.text),
-        }
-    }
-}
-
-impl Failure {
-    /// Whether this machine is short of something, so that nothing is known of the name.
-    fn is_shortage(&self) -> bool {
-        is_shortage(&self.clone().into())
-    }
 }
 
 impl fmt::Debug for Lookups {

@@ -1,6 +1,6 @@
 //! What is known of names, and which of them is looked up next. It has no I/O: the caller has the clock and the threads.
 
-use super::Failure;
+use super::failure::Failure;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod hex;
 mod keeper;
 #[allow(dead_code, reason = "of requests inside lookups")]
 pub(crate) mod lookup_file;
+mod row;
 mod server;
 
 pub use content::{

@@ -1,6 +1,6 @@
 //! What servers publish: asked beside the addresses, and remembered.
 
-use super::site_verifiers::RecordVerifiers;
+use super::site_verifiers::{RecordVerifiers, Resolvers};
 use crate::client::authority::{Authority, Host};
 use crate::kernel::Kernel;
 use crate::memory::records::NamedServer;
@@ -25,9 +25,6 @@ const FAILURE_LASTS: Duration = Duration::from_secs(10);
 /// A record is used for at least and at most this time.
 const LEAST_LASTS: Duration = Duration::from_secs(5);
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
-
-/// The client's resolvers, as they are now.
-pub(super) type Resolvers = Arc<Mutex<Option<Arc<Names>>>>;
 
 /// The records.
 #[derive(Debug)]

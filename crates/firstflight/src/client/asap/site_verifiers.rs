@@ -1,7 +1,6 @@
 //! Verifiers that sites name in their records, for a client that was told of none.
 
 use super::private_addresses::is_near;
-use super::records::Resolvers;
 use crate::client::authority::{Authority, Host};
 use crate::record::{Names, Published, Validated};
 use firstflight_credential::NetworkId;
@@ -14,6 +13,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The client's resolvers, as they are now.
+pub(super) type Resolvers = Arc<Mutex<Option<Arc<Names>>>>;
 
 /// Whether a client uses verifiers that it was not told of ([`ClientBuilder::found_verifiers`](crate::ClientBuilder::found_verifiers)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,7 @@
 //! What changed in a process, to be written into what the file holds then.
 
-use super::content::{CacheContent, Row};
+use super::content::CacheContent;
+use super::row::Row;
 use super::server::CachedServer;
 use super::{
     CachedClosedPort, CachedLostRace, CachedRecord, CachedResolver, CachedUdpPause, CachedUnreachable,

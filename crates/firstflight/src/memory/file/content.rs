@@ -1,10 +1,10 @@
 //! The content of the file, by subject.
 
 use super::hex;
+use super::row::Row;
 use super::server::CachedServer;
 use firstflight_credential::NetworkId;
 use serde::{Deserialize, Serialize};
-use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 
 const MINUTE: u64 = 60 * 1000;
@@ -143,24 +143,6 @@ pub struct CachedUnreachable {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 const fn is_zero(count: &u32) -> bool {
     *count == 0
-}
-
-/// One entry of a subject.
-pub(crate) trait Row: Clone + PartialEq {
-    /// What it is about.
-    type Key: Clone + Eq + Hash;
-    /// The most in a file. The ones that were written first are left out.
-    const MOST: usize;
-
-    fn key(&self) -> Self::Key;
-    /// Where it was learnt.
-    fn network(&self) -> NetworkId;
-    /// The server's address, if it is about one.
-    fn ip(&self) -> Option<IpAddr> {
-        None
-    }
-    /// When it counts no more.
-    fn until(&self) -> Option<u64>;
 }
 
 impl CachedLostRace {

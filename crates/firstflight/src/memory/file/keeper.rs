@@ -4,8 +4,8 @@
 //! lock.
 
 use super::changes::{Change, Changes, LastLook};
-use super::content::Row;
 use super::disk;
+use super::row::Row;
 use super::{CachedClosedPort, CachedLostRace, CachedRecord, CachedServer, CachedUdpPause, CredentialCache};
 use crate::memory::health::{self, Pause};
 use crate::memory::history::HistoryWay;

@@ -1,8 +1,8 @@
 //! The file of what is remembered of lookups, which is written when its caller says so.
 
 use super::changes::{Changes, LastLook};
-use super::content::Row;
 use super::keeper::counting;
+use super::row::Row;
 use super::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, disk};
 use firstflight_wire::Clock;
 use std::path::PathBuf;

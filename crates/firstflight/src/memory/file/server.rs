@@ -1,7 +1,7 @@
 //! Servers by address, in the file: cookies, round-trip times, segment sizes, failures.
 
-use super::content::Row;
 use super::hex;
+use super::row::Row;
 use firstflight_credential::store::{CookieSet, Failures, PathMss, PathRtt, Permission};
 use firstflight_credential::{Entry, NetworkId};
 use firstflight_wire::tcp::{Cookie, FastOpenForm};

@@ -1,7 +1,7 @@
 //! One file for all subjects: what one process learnt, the next one knows, on the same network only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use super::content::Row;
+use super::row::Row;
 use super::*;
 use crate::clock::unix;
 use crate::memory::kernel::Memory;
