@@ -1,6 +1,7 @@
 //! Connection information (CI): a whole first flight without headers, as it is sent by DNS
 //! (`docs/spec/dns-path.md`, section 3).
 
+use crate::sizes::{MAX_SEALED, SEAL_OVERHEAD};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU16;
@@ -72,7 +73,7 @@ pub struct ConnectionInfo<'a> {
 
 impl<'a> ConnectionInfo<'a> {
     /// The longest connection information that fits into eight fragments when it is sealed, bytes.
-    pub const MAX_LEN: usize = crate::Sealed::MAX - crate::Sealed::OVERHEAD;
+    pub const MAX_LEN: usize = MAX_SEALED - SEAL_OVERHEAD;
     /// The shortest connection information, bytes: IPv4 without data.
     pub const MIN_LEN: usize = HEAD + 4 + BLOCK_SENT;
 

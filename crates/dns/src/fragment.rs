@@ -14,6 +14,7 @@
 
 use crate::base230::{self, BYTES, SYMBOLS};
 use crate::seal::Sealed;
+use crate::sizes::{BODY, MAX_FRAGMENTS};
 use core::fmt;
 use firstflight_wire::ParseError;
 use sha2::{Digest, Sha256};
@@ -22,10 +23,6 @@ use sha2::{Digest, Sha256};
 pub const LABEL: usize = 63;
 /// The least number of fragments: connection information without data needs as many.
 pub const MIN_FRAGMENTS: usize = 6;
-/// The largest number of fragments, without the parity.
-pub const MAX_FRAGMENTS: usize = 8;
-/// How many bytes of (length ‖ sealed) a fragment carries.
-pub(crate) const BODY: usize = 50;
 
 /// A fragment's label begins with this marker, so that it cannot be mistaken for another label.
 const MARKER: [u8; 3] = *b"ff0";

@@ -36,6 +36,7 @@ pub mod relay;
 mod seal;
 #[cfg(feature = "service")]
 pub mod service;
+mod sizes;
 mod zone;
 
 #[cfg(test)]
@@ -51,9 +52,7 @@ pub use ci::{ConnectionInfo, WindowScale};
 #[cfg(feature = "service")]
 pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
-pub use fragment::{
-    Attempt, Fragment, FragmentId, FragmentPart, Fragments, LABEL, MAX_FRAGMENTS, MIN_FRAGMENTS,
-};
+pub use fragment::{Attempt, Fragment, FragmentId, FragmentPart, Fragments, LABEL, MIN_FRAGMENTS};
 pub use front::{
     Destination, DnsPathConfig, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
     Transport,
@@ -68,4 +67,5 @@ pub use query::{Echo, FragmentQuery, Meaning, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
 pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use seal::{DnsPathKey, OpenBuffer, OpenError, SealError, Sealed, seal};
+pub use sizes::MAX_FRAGMENTS;
 pub use zone::{AliasLoop, EntryFault, ZoneData, ZoneError, ZoneFault, ZonePlace};

@@ -2,8 +2,9 @@
 
 mod holders;
 
-use crate::fragment::{self, BODY, Fragment, FragmentId, FragmentPart, MAX_FRAGMENTS};
+use crate::fragment::{self, Fragment, FragmentId, FragmentPart};
 use crate::seal::Sealed;
+use crate::sizes::{BODY, MAX_FRAGMENTS};
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use core::num::NonZeroU16;

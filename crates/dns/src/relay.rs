@@ -6,6 +6,7 @@
 //! made. Fronts send each other datagrams of the same form ([`forward`](crate::forward)).
 
 mod clocks;
+mod head;
 mod receiver;
 mod window;
 
@@ -14,6 +15,7 @@ pub use receiver::{RelayCounters, RelayReceiver, RelayRefused, Relayed};
 
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
+use crate::sizes::INNER_HEAD;
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use core::fmt;
 use core::net::IpAddr;
@@ -28,8 +30,7 @@ use zeroize::Zeroizing;
 
 const MAGIC: [u8; 2] = [0xff, 0x52];
 pub(crate) const HEAD: usize = 22;
-/// The encrypted bytes before the connection information.
-pub(crate) const INNER_HEAD: usize = 20 + ReplyKey::LEN;
+
 pub(crate) const TAG: usize = 16;
 const NONCE: core::ops::Range<usize> = 4..16;
 const FORWARD: [u8; 32] = context("firstflight ASAP v1 forward");

@@ -3,6 +3,7 @@
 
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
+use crate::sizes::{INNER_HEAD, MAX_SEALED, SEAL_OVERHEAD};
 use core::fmt;
 use firstflight_wire::ParseError;
 use firstflight_wire::asap::{DnsPathParam, Zone, context};
@@ -31,9 +32,9 @@ pub struct Sealed {
 
 impl Sealed {
     /// How many bytes the seal adds.
-    pub const OVERHEAD: usize = 1 + ENC + TAG;
+    pub const OVERHEAD: usize = SEAL_OVERHEAD;
     /// The longest sealed bytes that fit into eight fragments after the length, bytes.
-    pub const MAX: usize = crate::fragment::MAX_FRAGMENTS * crate::fragment::BODY - 2;
+    pub const MAX: usize = MAX_SEALED;
     /// The shortest sealed connection information, bytes: IPv4 without data.
     pub const MIN: usize = ConnectionInfo::MIN_LEN + Self::OVERHEAD;
 
@@ -210,13 +211,13 @@ impl fmt::Debug for DnsPathKey {
 }
 
 /// The buffer for opened bytes. Zeroised when dropped, because it holds the client's request.
-pub struct OpenBuffer(Zeroizing<[u8; crate::relay::INNER_HEAD + ConnectionInfo::MAX_LEN]>);
+pub struct OpenBuffer(Zeroizing<[u8; INNER_HEAD + ConnectionInfo::MAX_LEN]>);
 
 impl OpenBuffer {
     /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
-        Self(Zeroizing::new([0; crate::relay::INNER_HEAD + ConnectionInfo::MAX_LEN]))
+        Self(Zeroizing::new([0; INNER_HEAD + ConnectionInfo::MAX_LEN]))
     }
 
     pub(crate) fn whole_mut(&mut self) -> &mut [u8] {

@@ -8,8 +8,7 @@ mod loops;
 mod read;
 
 pub use entries::EntryFault;
-pub use error::{ZoneError, ZoneFault, ZonePlace};
-pub use loops::AliasLoop;
+pub use error::{AliasLoop, ZoneError, ZoneFault, ZonePlace};
 
 use core::fmt;
 use hickory_proto::op::ResponseCode;

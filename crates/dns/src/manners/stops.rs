@@ -1,6 +1,6 @@
 //! Pauses of the DNS path, for a zone with a resolver on a network, with exponential backoff.
 
-use super::Restraint;
+use super::restraint::Restraint;
 use core::net::IpAddr;
 use core::time::Duration;
 use firstflight_credential::NetworkId;

@@ -4,7 +4,7 @@
 //! it. Only a genuine datagram that is newer than all known ones of its front may cause a warning. Otherwise
 //! a copy of an old datagram could cause one.
 
-use super::receiver::Head;
+use super::head::Head;
 use super::{Boot, RELAY_WINDOW_MS};
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Receives relay datagrams, at the server.
 
 use super::clocks::{ClockReport, Clocks};
+use super::head::Head;
 use super::window::{NumberState, Window};
-use super::{Boot, HEAD, Kind, MAGIC, RELAY_WINDOW_MS, RelayKey, TAG, nonce};
+use super::{Boot, HEAD, Kind, RELAY_WINDOW_MS, RelayKey, TAG, nonce};
 use crate::ReplyKey;
 use crate::ci::ConnectionInfo;
 use crate::seal::OpenBuffer;
@@ -129,29 +130,6 @@ pub struct RelayReceiver {
     fronts: BTreeMap<(u8, u16), Front>,
     clocks: Clocks,
     counters: RelayCounters,
-}
-
-/// The header's fields.
-pub(super) struct Head {
-    key_id: u8,
-    front: u16,
-    pub(super) boot: Boot,
-    pub(super) sequence: u64,
-    /// Unix milliseconds.
-    pub(super) time: u64,
-}
-
-impl Head {
-    fn parse(kind: Kind, bytes: &[u8; HEAD]) -> Option<Self> {
-        let &[m, n, version, key_id, f, g, b, c, d, e, s, t, u, v, w, x, i, j, k, l, o, p] = bytes;
-        ([m, n] == MAGIC && version == kind.octet()).then(|| Self {
-            key_id,
-            front: u16::from_be_bytes([f, g]),
-            boot: Boot(u32::from_be_bytes([b, c, d, e])),
-            sequence: u64::from_be_bytes([0, 0, s, t, u, v, w, x]),
-            time: u64::from_be_bytes([0, 0, i, j, k, l, o, p]),
-        })
-    }
 }
 
 impl RelayReceiver {

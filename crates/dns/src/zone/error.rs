@@ -114,3 +114,18 @@ fn shortened(message: &str) -> String {
     let short = |word| if str::len(word) > LONGEST { "…" } else { word };
     message.split_whitespace().map(short).collect::<Vec<_>>().join(" ")
 }
+
+/// An alias (CNAME) that leads back to itself, in one or more steps. It has no address anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AliasLoop {
+    /// The place of the first of its records.
+    pub place: ZonePlace,
+    /// The name of that record.
+    pub name: Name,
+}
+
+impl fmt::Display for AliasLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: the CNAME record at {} leads back to itself", self.place.line, self.name)
+    }
+}

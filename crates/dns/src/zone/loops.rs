@@ -1,25 +1,9 @@
 //! Aliases that lead back to themselves.
 
-use super::error::ZonePlace;
+use super::error::{AliasLoop, ZonePlace};
 use super::{NamePlace as Found, ZoneData, records};
-use core::fmt;
 use hickory_proto::rr::{Name, RData, RecordType};
 use std::collections::HashMap;
-
-/// An alias (CNAME) that leads back to itself, in one or more steps. It has no address anywhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AliasLoop {
-    /// The place of the first of its records.
-    pub place: ZonePlace,
-    /// The name of that record.
-    pub name: Name,
-}
-
-impl fmt::Display for AliasLoop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: the CNAME record at {} leads back to itself", self.place.line, self.name)
-    }
-}
 
 /// The loops among `aliases`, each once. Every alias is followed once.
 pub(super) fn find_loops(zone: &ZoneData, aliases: Vec<(ZonePlace, Name)>) -> Vec<AliasLoop> {
