@@ -13,7 +13,7 @@ use firstflight_wire::tcp::{Cookie, FastOpenForm};
 /// their own visits.
 pub(super) const MOST: usize = 4096;
 
-/// Something that a store learnt of a server. Give it to [`CredentialStore::repeat`] of the other stores.
+/// Something that a store learnt of a server. Give it to [`CredentialStore::repeat`](crate::CredentialStore::repeat) of the other stores.
 #[derive(Debug, Clone)]
 pub struct LearntOfServer {
     pub(super) network: NetworkId,
