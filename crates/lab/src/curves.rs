@@ -2,10 +2,11 @@
 
 use crate::figure::Figure;
 use plotters::prelude::*;
+use std::io;
 use std::ops::Range;
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-pub type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+pub type DrawError = DrawingAreaErrorKind<io::Error>;
 
 /// Colours of Okabe and Ito, in an order in which neighbours also differ in brightness.
 const COLOURS: [RGBColor; 8] = [
@@ -62,8 +63,26 @@ fn tick(value: f64, axis: &Range<f64>) -> String {
     if axis.end - axis.start > 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
+/// A picture of this size on white, pixels, as `draw` draws it.
+///
+/// # Errors
+/// When it cannot be drawn.
+pub fn picture(
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<(), DrawError>,
+) -> Result<String, String> {
+    let mut out = String::new();
+    let area = SVGBackend::with_string(&mut out, size).into_drawing_area();
+    area.fill(&WHITE)
+        .and_then(|()| draw(&area))
+        .and_then(|()| area.present())
+        .map_err(|error| error.to_string())?;
+    drop(area);
+    Ok(out)
+}
+
 /// Draws a panel.
-pub fn panel<'a>(area: &Area<'a>, frame: &Frame, lines: &[Curve]) -> Result<(), DrawError<'a>> {
+pub fn panel(area: &Area<'_>, frame: &Frame, lines: &[Curve]) -> Result<(), DrawError> {
     let (x, y) = (frame.x.1.clone(), frame.y.1.clone());
     let mut chart = ChartBuilder::on(area)
         .caption(&frame.caption, ("sans-serif", 16))
@@ -101,7 +120,7 @@ pub fn panel<'a>(area: &Area<'a>, frame: &Frame, lines: &[Curve]) -> Result<(), 
 }
 
 /// Draws the names of lines, one beside the other.
-pub fn legend<'a>(area: &Area<'a>, names: &[(usize, &str)]) -> Result<(), DrawError<'a>> {
+pub fn legend(area: &Area<'_>, names: &[(usize, &str)]) -> Result<(), DrawError> {
     let width = area.dim_in_pixel().0 as i32 / names.len().max(1) as i32;
     for (at, (style, name)) in (0..).zip(names) {
         let (x, y) = (at * width + 20, 12);

@@ -1,11 +1,10 @@
 //! The server's CPU time over the rate (SVG), in the form of the paper's Figure 6.
 
 use super::{Kind, Mode, Row};
+use crate::curves;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (760, 460);
-
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 const fn colour(kind: Kind) -> RGBColor {
     match kind {
@@ -19,12 +18,6 @@ const fn colour(kind: Kind) -> RGBColor {
 
 /// The plot. The time is that of the server's processor, or of its process if there is only one processor.
 pub fn svg(rows: &[Row]) -> Result<String, String> {
-    let mut out = String::new();
-    draw(&mut out, rows).map_err(|error| error.to_string())?;
-    Ok(out)
-}
-
-fn draw<'a>(out: &'a mut String, rows: &[Row]) -> Result<(), DrawError<'a>> {
     let of_core = rows.iter().all(|row| row.core_share().median().is_finite());
     let share = |row: &Row| if of_core { row.core_share() } else { row.cpu_share() }.median() * 100.0;
     let points: Vec<(&Row, f64, f64)> = rows
@@ -35,44 +28,47 @@ fn draw<'a>(out: &'a mut String, rows: &[Row]) -> Result<(), DrawError<'a>> {
         })
         .collect();
     let most = |value: fn(&(&Row, f64, f64)) -> f64| points.iter().map(value).fold(1.0, f64::max) * 1.05;
-    let root = SVGBackend::with_string(out, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .margin(8)
-        .x_label_area_size(38)
-        .y_label_area_size(50)
-        .build_cartesian_2d(0.0..most(|point| point.1), 0.0..most(|point| point.2))?;
-    let what = if of_core { "server's processor busy, %" } else { "CPU time of the server's process, %" };
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.1))
-        .x_desc("requests a second")
-        .y_desc(what)
-        .draw()?;
-    for kind in Kind::ALL {
-        for fast_open in [false, true] {
-            let is = |row: &Row| row.kind == kind && row.fast_open == fast_open;
-            let line: Vec<_> =
-                points.iter().filter(|(row, ..)| is(row)).map(|(_, rate, share)| (*rate, *share)).collect();
-            if line.is_empty() {
-                continue;
+    curves::picture(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .x_label_area_size(38)
+            .y_label_area_size(50)
+            .build_cartesian_2d(0.0..most(|point| point.1), 0.0..most(|point| point.2))?;
+        let what = if of_core { "server's processor busy, %" } else { "CPU time of the server's process, %" };
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.1))
+            .x_desc("requests a second")
+            .y_desc(what)
+            .draw()?;
+        for kind in Kind::ALL {
+            for fast_open in [false, true] {
+                let is = |row: &Row| row.kind == kind && row.fast_open == fast_open;
+                let line: Vec<_> = points
+                    .iter()
+                    .filter(|(row, ..)| is(row))
+                    .map(|(_, rate, share)| (*rate, *share))
+                    .collect();
+                if line.is_empty() {
+                    continue;
+                }
+                let style = colour(kind).stroke_width(if fast_open { 3 } else { 1 });
+                let name = format!("{}{}", kind.name(), if fast_open { ", Fast Open" } else { "" });
+                chart
+                    .draw_series(LineSeries::new(line.iter().copied(), style))?
+                    .label(name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+                chart.draw_series(line.iter().map(|point| Circle::new(*point, 3, colour(kind).filled())))?;
             }
-            let style = colour(kind).stroke_width(if fast_open { 3 } else { 1 });
-            let name = format!("{}{}", kind.name(), if fast_open { ", Fast Open" } else { "" });
-            chart
-                .draw_series(LineSeries::new(line.iter().copied(), style))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-            chart.draw_series(line.iter().map(|point| Circle::new(*point, 3, colour(kind).filled())))?;
         }
-    }
-    let place = SeriesLabelPosition::UpperLeft;
-    chart
-        .configure_series_labels()
-        .position(place)
-        .background_style(WHITE)
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    root.present()
+        let place = SeriesLabelPosition::UpperLeft;
+        chart
+            .configure_series_labels()
+            .position(place)
+            .background_style(WHITE)
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        Ok(())
+    })
 }

@@ -2,8 +2,7 @@
 
 use super::report::ratios;
 use super::{FIRST_BYTE, RequestWay, ResolverCase, Time, Trial, WHOLE};
-use crate::curves::{self, Curve, DrawError, Frame};
-use plotters::prelude::*;
+use crate::curves::{self, Curve, Frame};
 
 const PANEL: (u32, u32) = (520, 360);
 const LEGEND: u32 = 60;
@@ -23,32 +22,26 @@ const TIMES: [(&str, Time); 2] = [("first byte", FIRST_BYTE), ("whole page", WHO
 
 /// The plot.
 pub fn svg(trials: &[Trial]) -> Result<String, String> {
-    let mut out = String::new();
-    draw(&mut out, trials).map_err(|error| error.to_string())?;
-    Ok(out)
-}
-
-fn draw<'a>(out: &'a mut String, trials: &[Trial]) -> Result<(), DrawError<'a>> {
     let columns = ResolverCase::ALL.len();
     let (width, height) = (PANEL.0 * columns as u32, PANEL.1 * TIMES.len() as u32);
-    let root = SVGBackend::with_string(out, (width, height + LEGEND)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let (panels, legend) = root.split_vertically(height);
-    let shown = TIMES.iter().flat_map(|time| ResolverCase::ALL.map(|case| (time, case)));
-    for (panel, ((title, time), case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
-        let frame = Frame {
-            caption: format!("({}) {case}: {title}", case.letter()),
-            x: ("time as a share of that by lookup, handshake, request (TCP)", 0.0..1.6),
-            y: ("share of the pairs", 0.0..1.0),
-        };
-        let lines =
-            WAYS.map(|(way, style, _)| Curve::distribution(style, &ratios(trials, case, way, *time), 1.0));
-        curves::panel(panel, &frame, &lines)?;
-    }
-    let names = WAYS.map(|(_, style, name)| (style, name));
-    let (above, below) = legend.split_vertically(LEGEND / 2);
-    let (first, second) = names.split_at(names.len() / 2);
-    curves::legend(&above, first)?;
-    curves::legend(&below, second)?;
-    root.present()
+    curves::picture((width, height + LEGEND), |root| {
+        let (panels, legend) = root.split_vertically(height);
+        let shown = TIMES.iter().flat_map(|time| ResolverCase::ALL.map(|case| (time, case)));
+        for (panel, ((title, time), case)) in panels.split_evenly((TIMES.len(), columns)).iter().zip(shown) {
+            let frame = Frame {
+                caption: format!("({}) {case}: {title}", case.letter()),
+                x: ("time as a share of that by lookup, handshake, request (TCP)", 0.0..1.6),
+                y: ("share of the pairs", 0.0..1.0),
+            };
+            let lines = WAYS
+                .map(|(way, style, _)| Curve::distribution(style, &ratios(trials, case, way, *time), 1.0));
+            curves::panel(panel, &frame, &lines)?;
+        }
+        let names = WAYS.map(|(_, style, name)| (style, name));
+        let (above, below) = legend.split_vertically(LEGEND / 2);
+        let (first, second) = names.split_at(names.len() / 2);
+        curves::legend(&above, first)?;
+        curves::legend(&below, second)?;
+        Ok(())
+    })
 }

@@ -5,6 +5,7 @@ use super::page::Page;
 use super::trace::{OpenedConnection, Request};
 use super::world::Load;
 use crate::bars::{BLUE, Colour, GREEN, GREY, ORANGE};
+use crate::curves;
 use firstflight_wire::Instant;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -26,8 +27,6 @@ const LEGEND: [(&str, Colour); 6] = [
     ("body", GREEN),
     ("main thread", PURPLE),
 ];
-
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 /// Numbers of the resources, in the order in which they became known.
 fn order(load: &Load) -> Vec<usize> {
@@ -53,63 +52,59 @@ fn title(page: &Page, case: TableCell, load: &Load) -> String {
 /// # Errors
 /// When it cannot be drawn.
 pub fn svg(page: &Page, case: TableCell, load: &Load) -> Result<String, String> {
-    let mut out = String::new();
-    draw(&mut out, page, case, load).map_err(|error| error.to_string())?;
-    Ok(out)
-}
-
-fn draw<'a>(out: &'a mut String, page: &Page, case: TableCell, load: &Load) -> Result<(), DrawError<'a>> {
     let order = order(load);
     let (bottom, width) = (TOP + ROW * order.len() as i32, LABELS + ROOM as i32 + 40);
-    let area = SVGBackend::with_string(out, (width as u32, bottom as u32 + 10)).into_drawing_area();
-    area.fill(&WHITE)?;
-    area.draw(&Text::new(title(page, case, load), (10, 6), ("sans-serif", 15)))?;
-    for (at, (name, colour)) in LEGEND.iter().enumerate() {
-        let left = 10 + at as i32 * 150;
-        area.draw(&Rectangle::new([(left, 28), (left + 10, 38)], colour.filled()))?;
-        area.draw(&Text::new(*name, (left + 14, 26), ("sans-serif", 12)))?;
-    }
-    let all = load.time.as_secs_f64().max(0.001);
-    let x = |event: Instant| LABELS + (load.trace.at(event).as_secs_f64() / all * ROOM).round() as i32;
-    let small = ("sans-serif", 11).into_font().color(&BLACK);
-    // At most twelve lines, each at 1, 2 or 5 times a power of ten.
-    let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
-    let step = steps.into_iter().find(|step| all / step <= 12.0).unwrap_or(100.0);
-    for n in 0..=(all / step) as i32 {
-        let at = LABELS + (f64::from(n) * step / all * ROOM).round() as i32;
-        area.draw(&PathElement::new([(at, TOP - 4), (at, bottom)], BLACK.mix(0.15)))?;
-        let centre = small.pos(Pos::new(HPos::Center, VPos::Bottom));
-        area.draw(&Text::new(format!("{:.2} s", f64::from(n) * step), (at, TOP - 5), centre))?;
-    }
-    for (line, number) in order.into_iter().enumerate() {
-        let top = TOP + line as i32 * ROW;
-        let request = &load.trace.requests[number];
-        area.draw(&Text::new(label(page, number, request), (10, top + 1), small.clone()))?;
-        let bar = |from: Option<Instant>, to: Option<Instant>, colour: Colour, (above, below): (i32, i32)| {
-            let Some((from, to)) = from.zip(to) else { return Ok(()) };
-            let corners = [(x(from), top + above), (x(to).max(x(from) + 1), top + below)];
-            area.draw(&Rectangle::new(corners, colour.filled()))
-        };
-        let connection = request.connection.and_then(|number| load.trace.connections.get(number));
-        bar(request.known, request.asked.or(request.first), LIGHT, (4, 10))?;
-        let lookup = page.resources.get(number).and_then(|resource| load.trace.lookups.get(resource.host));
-        let mine =
-            |lookup: &&super::trace::Lookup| lookup.sent >= request.known && lookup.sent <= request.asked;
-        if let Some(lookup) = lookup.filter(mine) {
-            bar(lookup.sent, lookup.answered, GREY, (5, 9))?;
+    curves::picture((width as u32, bottom as u32 + 10), |area| {
+        area.draw(&Text::new(title(page, case, load), (10, 6), ("sans-serif", 15)))?;
+        for (at, (name, colour)) in LEGEND.iter().enumerate() {
+            let left = 10 + at as i32 * 150;
+            area.draw(&Rectangle::new([(left, 28), (left + 10, 38)], colour.filled()))?;
+            area.draw(&Text::new(*name, (left + 14, 26), ("sans-serif", 12)))?;
         }
-        bar(request.asked, request.first.or(request.loaded), SKY, (2, 12))?;
-        let opening = connection.filter(|connection| first_of(load, connection, number));
-        if let Some(opened) = opening {
-            let open = opened.open.into_iter().chain(request.first).min();
-            bar(Some(opened.began), open, ORANGE, (2, 12))?;
+        let all = load.time.as_secs_f64().max(0.001);
+        let x = |event: Instant| LABELS + (load.trace.at(event).as_secs_f64() / all * ROOM).round() as i32;
+        let small = ("sans-serif", 11).into_font().color(&BLACK);
+        // At most twelve lines, each at 1, 2 or 5 times a power of ten.
+        let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
+        let step = steps.into_iter().find(|step| all / step <= 12.0).unwrap_or(100.0);
+        for n in 0..=(all / step) as i32 {
+            let at = LABELS + (f64::from(n) * step / all * ROOM).round() as i32;
+            area.draw(&PathElement::new([(at, TOP - 4), (at, bottom)], BLACK.mix(0.15)))?;
+            let centre = small.pos(Pos::new(HPos::Center, VPos::Bottom));
+            area.draw(&Text::new(format!("{:.2} s", f64::from(n) * step), (at, TOP - 5), centre))?;
         }
-        bar(request.first, request.loaded, GREEN, (2, 12))?;
-        bar(request.work, request.done, PURPLE, (5, 9))?;
-    }
-    let end = LABELS + ROOM as i32;
-    area.draw(&PathElement::new([(end, TOP - 4), (end, bottom)], BLUE.stroke_width(2)))?;
-    area.present()
+        for (line, number) in order.into_iter().enumerate() {
+            let top = TOP + line as i32 * ROW;
+            let request = &load.trace.requests[number];
+            area.draw(&Text::new(label(page, number, request), (10, top + 1), small.clone()))?;
+            let bar =
+                |from: Option<Instant>, to: Option<Instant>, colour: Colour, (above, below): (i32, i32)| {
+                    let Some((from, to)) = from.zip(to) else { return Ok(()) };
+                    let corners = [(x(from), top + above), (x(to).max(x(from) + 1), top + below)];
+                    area.draw(&Rectangle::new(corners, colour.filled()))
+                };
+            let connection = request.connection.and_then(|number| load.trace.connections.get(number));
+            bar(request.known, request.asked.or(request.first), LIGHT, (4, 10))?;
+            let lookup =
+                page.resources.get(number).and_then(|resource| load.trace.lookups.get(resource.host));
+            let mine =
+                |lookup: &&super::trace::Lookup| lookup.sent >= request.known && lookup.sent <= request.asked;
+            if let Some(lookup) = lookup.filter(mine) {
+                bar(lookup.sent, lookup.answered, GREY, (5, 9))?;
+            }
+            bar(request.asked, request.first.or(request.loaded), SKY, (2, 12))?;
+            let opening = connection.filter(|connection| first_of(load, connection, number));
+            if let Some(opened) = opening {
+                let open = opened.open.into_iter().chain(request.first).min();
+                bar(Some(opened.began), open, ORANGE, (2, 12))?;
+            }
+            bar(request.first, request.loaded, GREEN, (2, 12))?;
+            bar(request.work, request.done, PURPLE, (5, 9))?;
+        }
+        let end = LABELS + ROOM as i32;
+        area.draw(&PathElement::new([(end, TOP - 4), (end, bottom)], BLUE.stroke_width(2)))?;
+        Ok(())
+    })
 }
 
 /// Whether a request is the first on its connection.

@@ -1,6 +1,7 @@
 //! The plot (SVG).
 
 use super::outcome::{NodeResults, Outcome, Row};
+use crate::curves::{self, Area, DrawError};
 use plotters::prelude::*;
 
 const PANEL: (u32, u32) = (520, 340);
@@ -32,26 +33,17 @@ const FIGURES: [Figure; 2] = [
 /// A column of panels for each number of eavesdropping nodes: shares of the destinations by number of verifiers, both
 /// logarithmic.
 pub fn svg(outcomes: &[Outcome]) -> Result<String, String> {
-    let mut out = String::new();
-    draw(&mut out, outcomes).map_err(|error| error.to_string())?;
-    Ok(out)
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
-
-fn draw<'a>(out: &'a mut String, outcomes: &[Outcome]) -> Result<(), DrawError<'a>> {
     let columns = outcomes.first().map_or(0, |outcome| outcome.parts.len());
     let (rows, lines) = (FIGURES.len(), outcomes.len().div_ceil(4) as u32);
     let (width, height) = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
-    let root = SVGBackend::with_string(out, (width, height + LEGEND * lines)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let (panels, legend) = root.split_vertically(height);
-    for (at, panel) in panels.split_evenly((rows, columns)).iter().enumerate() {
-        draw_panel(panel, &FIGURES[at / columns], at % columns, outcomes)?;
-    }
-    draw_legend(&legend, outcomes)?;
-    root.present()
+    curves::picture((width, height + LEGEND * lines), |root| {
+        let (panels, legend) = root.split_vertically(height);
+        for (at, panel) in panels.split_evenly((rows, columns)).iter().enumerate() {
+            draw_panel(panel, &FIGURES[at / columns], at % columns, outcomes)?;
+        }
+        draw_legend(&legend, outcomes)?;
+        Ok(())
+    })
 }
 
 /// The value at which zero is drawn, because a logarithmic axis has no zero: the power of ten below the smallest
@@ -65,12 +57,7 @@ fn floor(outcomes: &[Outcome]) -> f64 {
     10_f64.powi(-(most.log10().floor() as i32) - 1)
 }
 
-fn draw_panel<'a>(
-    area: &Area<'a>,
-    figure: &Figure,
-    part: usize,
-    outcomes: &[Outcome],
-) -> Result<(), DrawError<'a>> {
+fn draw_panel(area: &Area<'_>, figure: &Figure, part: usize, outcomes: &[Outcome]) -> Result<(), DrawError> {
     let parts: Vec<&NodeResults> = outcomes.iter().filter_map(|outcome| outcome.parts.get(part)).collect();
     let Some(first) = parts.first() else { return Ok(()) };
     let (bound, floor) = (first.bound as f64, floor(outcomes));
@@ -101,7 +88,7 @@ fn draw_panel<'a>(
     Ok(())
 }
 
-fn draw_legend<'a>(area: &Area<'a>, outcomes: &[Outcome]) -> Result<(), DrawError<'a>> {
+fn draw_legend(area: &Area<'_>, outcomes: &[Outcome]) -> Result<(), DrawError> {
     let width = area.dim_in_pixel().0 as i32 / 4;
     for (at, (outcome, colour)) in outcomes.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let (x, y) = (at as i32 % 4 * width + 20, at as i32 / 4 * LEGEND as i32 + 12);

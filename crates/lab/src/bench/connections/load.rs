@@ -3,6 +3,7 @@
 use super::process::{Pair, ProcessPlace, Programs, Task};
 use super::way::ConnectWay;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
+use crate::curves;
 use crate::figure::Figure;
 use crate::table::Table;
 use plotters::prelude::*;
@@ -170,43 +171,33 @@ impl Curve {
 
     /// The shares as lines over the load.
     pub fn svg(&self) -> Result<String, String> {
-        let mut out = String::new();
-        self.draw(&mut out).map_err(|error| error.to_string())?;
-        Ok(out)
-    }
-
-    fn draw<'a>(
-        &self,
-        out: &'a mut String,
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
-        let root = SVGBackend::with_string(out, (640, 420)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption("first flights under load", ("sans-serif", 16))
-            .margin(8)
-            .x_label_area_size(38)
-            .y_label_area_size(50)
-            .build_cartesian_2d(0.0..3.1, 0.0..1.02)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(BLACK.mix(0.1))
-            .x_desc("connects offered, as a multiple of the rate that the server sustains")
-            .y_desc("share of the connects")
-            .draw()?;
-        for (share, name, colour) in Share::ALL {
-            let line = self
-                .0
-                .iter()
-                .map(|(factor, points)| (*factor, over(points, |point| share.of(&point.answer)).median()));
-            let line: Vec<_> = line.filter(|(_, share)| share.is_finite()).collect();
+        curves::picture((640, 420), |root| {
+            let mut chart = ChartBuilder::on(root)
+                .caption("first flights under load", ("sans-serif", 16))
+                .margin(8)
+                .x_label_area_size(38)
+                .y_label_area_size(50)
+                .build_cartesian_2d(0.0..3.1, 0.0..1.02)?;
             chart
-                .draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
-            chart.draw_series(line.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-        }
-        chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
-        root.present()
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .bold_line_style(BLACK.mix(0.1))
+                .x_desc("connects offered, as a multiple of the rate that the server sustains")
+                .y_desc("share of the connects")
+                .draw()?;
+            for (share, name, colour) in Share::ALL {
+                let line = self.0.iter().map(|(factor, points)| {
+                    (*factor, over(points, |point| share.of(&point.answer)).median())
+                });
+                let line: Vec<_> = line.filter(|(_, share)| share.is_finite()).collect();
+                chart
+                    .draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?
+                    .label(name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+                chart.draw_series(line.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+            }
+            chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.3)).draw()?;
+            Ok(())
+        })
     }
 }
