@@ -36,7 +36,7 @@ NAMES = """
 [dns]
 listener = "web"
 listen = ["{address}"]
-dns_path_zone = "{DNS path}"
+dns_path_zone = "{dns_path}"
 dns_path_key = "{key}"
 dns_path_address = ["{answer}"]
 [[dns.zone]]
