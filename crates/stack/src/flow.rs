@@ -214,6 +214,14 @@ impl FlowHasher {
         Self(SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()))
     }
 
+    /// The hash of a client's prefix.
+    #[must_use]
+    pub(crate) fn hash_client(&self, prefix: u64) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        hasher.write_u64(prefix);
+        hasher.finish()
+    }
+
     /// The hash of `key`.
     #[inline]
     #[must_use]

@@ -1,15 +1,52 @@
 //! A first flight was accepted, and its connection ended before the client's ACK. A SYN with the same number opens no
 //! connection, in which the data would run a second time (docs/spec/asap.md 7.3).
 
-use crate::certified::{certificate, certified};
+use crate::certified::{certificate, certified, request};
+use crate::flights::{self, CLIENT};
 use crate::pair::{End, Pair};
-use crate::peer::visited::{AFTER, DATA, first_flight, server, server_with, syn};
-use crate::peer::{Peer, key, seg};
-use firstflight_link::path::PathConfig;
-use firstflight_stack::{ConnectConfig, ListenerId};
+use crate::peer::visited::{AFTER, DATA, first_flight, server_with, syn};
+use crate::peer::{CLIENT_PORT, Peer, key, policy, seg};
+use firstflight_credential::{GuardKey, ReplayTable, Replays, Window};
+use firstflight_link::path::{PathConfig, fragment};
+use firstflight_stack::{Config, ConnectConfig, FlowOwners, ListenerId, ShardConfig};
 use firstflight_wire::ip::Packet;
+use firstflight_wire::tcp::Cookie;
 use firstflight_wire::tcp::{Flags, Segment};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// A server that refuses copies, at a time when its guard is open, and a client's cookie.
+fn server() -> (Peer, ListenerId, Cookie) {
+    guarded(|_| {})
+}
+
+fn guarded(stack: impl FnOnce(&mut Config)) -> (Peer, ListenerId, Cookie) {
+    let guard = ReplayTable::new(
+        GuardKey::from_bytes([3; 16]),
+        Window::NETWORK,
+        1 << 16,
+        Peer::new().now.as_millis(),
+    );
+    let (mut p, listener, cookie) = server_with(stack, |c| {
+        let mut policy = policy(key(1), 1000);
+        policy.replays = Replays::NoDuplicates(Arc::new(guard));
+        c.fast_open = Some(policy);
+    });
+    p.at(121_000);
+    (p, listener, cookie)
+}
+
+/// The application aborts all connections. Returns how many.
+fn aborts_all(p: &mut Peer, listener: ListenerId) -> usize {
+    let mut count = 0;
+    while let Some(id) = p.stack.accept(listener) {
+        p.stack.abort(id, p.now);
+        p.stack.release(id, p.now);
+        count += 1;
+    }
+    p.drain();
+    count
+}
 
 /// The application reads the request of a first flight and aborts its connection. Nothing arrives at the client.
 fn aborted(p: &mut Peer, listener: ListenerId) {
@@ -55,15 +92,15 @@ fn another_connection_of_the_same_ports_opens() {
     p.nothing_to_accept(listener);
 }
 
-/// The last SYN of a client that sends six again comes 63 s after the first one.
+/// A client with six retransmissions gives up 127 s after its first SYN.
 #[test]
-fn an_end_is_remembered_for_two_minutes() {
+fn an_end_is_remembered_for_four_minutes() {
     let (mut p, listener, _) = server();
     aborted(&mut p, listener);
-    p.pass(127_000);
+    p.pass(239_000);
     p.send(syn());
     p.expect().is_rst();
-    p.pass(3_000);
+    p.pass(2_000);
     p.send(syn());
     p.expect().syn_ack().ack(1);
 }
@@ -78,7 +115,7 @@ fn the_end_may_be_a_reset_or_a_timeout() {
     p.send(syn());
     p.expect().is_rst();
 
-    p.flow(crate::peer::CLIENT_PORT + 1, 99);
+    p.flow(CLIENT_PORT + 1, 99);
     p.send(first_flight(&cookie));
     p.expect().syn_ack().ack(AFTER);
     p.pass(150_000);
@@ -102,23 +139,137 @@ fn an_acknowledged_first_flight_is_not_remembered() {
     p.expect().syn_ack().ack(1);
 }
 
+/// Another first flight of the same ports is another end: it does not take the place of the first one.
 #[test]
-fn the_memory_is_bounded() {
-    let (mut p, listener, cookie) = server_with(|config| config.limits.early_ends = 4, |_| {});
-    for n in 0..20 {
-        p.flow(crate::peer::CLIENT_PORT + n, 99);
-        p.send(first_flight(&cookie));
-        p.expect().syn_ack().ack(AFTER);
-        let id = p.accept(listener);
-        p.stack.abort(id, p.now);
-        p.pump();
+fn two_ends_of_the_same_ports_are_remembered() {
+    let (mut p, listener, cookie) = server();
+    aborted(&mut p, listener);
+    let isn = p.isn;
+    p.isn = 5_000;
+    p.send(first_flight(&cookie));
+    assert_eq!(aborts_all(&mut p, listener), 1);
+    for number in [isn, 5_000] {
+        p.isn = number;
+        p.send(syn());
         p.expect().is_rst();
     }
-    p.send(syn());
-    p.expect().is_rst();
-    p.flow(crate::peer::CLIENT_PORT, 99);
+}
+
+/// A client's ends are in one part of the memory of 64.
+#[test]
+fn the_memory_is_bounded_for_each_client() {
+    let (mut p, listener, cookie) = guarded(|config| config.limits.early_ends = 64 * 4);
+    for n in 0..20 {
+        p.flow(CLIENT_PORT + n, 99);
+        p.send(first_flight(&cookie));
+        assert_eq!(aborts_all(&mut p, listener), 1);
+    }
+    for n in 16..20 {
+        p.flow(CLIENT_PORT + n, 99);
+        p.send(syn());
+        p.expect().is_rst();
+    }
+    p.flow(CLIENT_PORT + 15, 99);
     p.send(syn());
     p.expect().syn_ack().ack(1);
+}
+
+/// Data that may run twice gets another connection, as if a box between had reset the first one.
+#[test]
+fn where_copies_are_allowed_a_plain_syn_opens() {
+    let (mut p, listener, cookie) = server_with(|_| {}, |_| {});
+    p.send(first_flight(&cookie));
+    assert_eq!(aborts_all(&mut p, listener), 1);
+    p.send(syn());
+    p.expect().syn_ack().ack(1);
+}
+
+/// No application has seen the data.
+#[test]
+fn the_end_of_a_listener_is_no_such_end() {
+    let (mut p, listener, cookie) = server();
+    p.send(first_flight(&cookie));
+    p.stack.unlisten(listener, p.now);
+    p.drain();
+    p.listen();
+    p.send(syn());
+    p.expect().syn_ack().ack(1);
+}
+
+/// A SYN with this number and a malformed block came first, and a SYN cookie answered it. Then the client's own came.
+#[test]
+fn the_ack_of_a_syn_cookie_is_reset_too() {
+    let mut s = flights::server();
+    let real = request(&certificate(1, 2, CLIENT.parse().unwrap()), 5, DATA, 3_000);
+    let mut forged = real.clone();
+    forged.payload[0] ^= 0xff;
+    s.p.send(flights::syn(&forged));
+    s.verify();
+    let cookie = s.p.drain().remove(0);
+    s.p.send(flights::syn(&real));
+    s.verify();
+    assert_eq!(aborts_all(&mut s.p, s.listener), 1);
+    s.p.send(seg().seq(1).raw_ack(cookie.raw_seq + 1).data(DATA));
+    s.p.drain();
+    s.p.nothing_to_accept(s.listener);
+}
+
+/// Fragments of a SYN are put together by another stack of the group, which asks whose flow it is.
+#[test]
+fn another_stack_of_the_group_knows_the_end() {
+    let owners = Arc::new(FlowOwners::new([9; 32], 1000));
+    let mut stacks: Vec<_> = (0..3)
+        .map(|index| {
+            guarded(|config| {
+                config.shard = ShardConfig::new(index, 3, [7; 16]);
+                config.owners = Some(Arc::clone(&owners));
+            })
+        })
+        .collect();
+    let (p, listener, cookie) = &mut stacks[0];
+    p.send(first_flight(cookie));
+    assert_eq!(aborts_all(p, *listener), 1);
+    let mut mail = Vec::new();
+    for part in fragment(&p.packet(&syn()), 28, 9).unwrap() {
+        p.stack.handle_packet(p.now, &part);
+    }
+    for _ in 0..4 {
+        for (p, ..) in &mut stacks {
+            while let Some(m) = p.stack.poll_misdirected() {
+                mail.push((m.shard, m.visits, m.packet.to_vec()));
+            }
+        }
+        for (to, visits, packet) in std::mem::take(&mut mail) {
+            let p = &mut stacks[to].0;
+            p.stack.handle_misdirected(p.now, visits, &packet);
+            p.pump();
+        }
+    }
+    let answers: Vec<_> = stacks.iter_mut().flat_map(|(p, ..)| p.drain()).collect();
+    assert_eq!(answers.len(), 1);
+    answers.into_iter().for_each(|answer| drop(answer.is_rst()));
+}
+
+/// The flow is free for the group when the end is forgotten.
+#[test]
+fn an_end_that_is_over_frees_its_flow() {
+    let owners = Arc::new(FlowOwners::new([9; 32], 1000));
+    let own = |index| {
+        let owners = Arc::clone(&owners);
+        guarded(move |config| {
+            config.shard = ShardConfig::new(index, 3, [7; 16]);
+            config.owners = Some(owners);
+        })
+    };
+    let ((mut p, listener, cookie), (mut q, ..)) = (own(0), own(1));
+    p.send(first_flight(&cookie));
+    assert_eq!(aborts_all(&mut p, listener), 1);
+    q.send(syn());
+    q.quiet();
+    assert!(q.stack.poll_misdirected().is_some_and(|m| m.shard == 0));
+    p.pass(241_000);
+    q.send(syn());
+    q.expect().syn_ack().ack(1);
 }
 
 /// Over IP a client sends data that must not run twice also after a timeout (10.9), if a plain SYN opens a connection. Here

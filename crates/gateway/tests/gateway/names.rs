@@ -139,7 +139,7 @@ async fn a_check_reads_the_files_of_a_name_server() {
     std::fs::write(site.files.path("relay"), "relay 1 00\n").unwrap();
     let (errors, _) = site.files.check(&site.text("zone")).await;
     assert!(
-        errors[0].contains("DNS path cannot be read") && errors[0].contains("firstflight dns keygen"),
+        errors[0].contains("dns-path cannot be read") && errors[0].contains("firstflight dns keygen"),
         "{errors:?}"
     );
     assert!(errors[1].contains("relay line 1 is none of a key file of this kind"), "{errors:?}");

@@ -93,6 +93,8 @@ impl SlotMarks {
     pub(crate) const HOLD: Self = Self(1 << 5);
     /// It counts as one of its client's connections, see [`crate::server::clients`].
     pub(crate) const OF_CLIENT: Self = Self(1 << 6);
+    /// The data of its accepted first flight must not run twice: its credential says so, or the listener's policy.
+    pub(crate) const ONCE: Self = Self(1 << 7);
 
     /// Whether `mark` is in the set.
     #[inline]

@@ -12,8 +12,9 @@ use crate::owners::Claims;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
+use firstflight_credential::pending::prefix;
 use firstflight_tcp::TimeWait;
-use firstflight_wire::Instant;
+use firstflight_wire::{Instant, SeqNum};
 
 /// See the module.
 pub(crate) struct Table {
@@ -116,9 +117,36 @@ impl Table {
         }
     }
 
+    /// Notes that a connection with an accepted first flight ended before its client's ACK.
+    pub(crate) fn note_early_end(&mut self, key: &FlowKey, hash: u64, isn: SeqNum, now: Instant) {
+        let client = self.hasher.hash_client(prefix(key.remote_ip()));
+        let forgotten = self.early_ends.note(hash, isn, client, now);
+        self.early_end_is_over(forgotten);
+    }
+
+    /// Forgets the early ends that are over.
+    pub(crate) fn expire_early_ends(&mut self, now: Instant) {
+        while let Some(flow) = self.early_ends.take_expired(now) {
+            self.early_end_is_over(flow);
+        }
+    }
+
+    /// Releases a flow that only an early end noted.
+    fn early_end_is_over(&self, flow: Option<u64>) {
+        if let Some(hash) = flow
+            && self.index.find(hash, |_| true).is_none()
+            && self.remembered(hash).is_none()
+        {
+            self.release(hash);
+        }
+    }
+
     /// Releases the flow of a packet that is back from its way round the group, if there is no connection of it.
     pub(crate) fn end_round(&self, hash: u64, key: &FlowKey) {
-        if self.find_hashed(hash, key).is_none() && self.remembered(hash).is_none() {
+        if self.find_hashed(hash, key).is_none()
+            && self.remembered(hash).is_none()
+            && !self.early_ends.claims(hash)
+        {
             self.release(hash);
         }
     }

@@ -13,7 +13,7 @@ use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
-use firstflight_credential::{Grant, Outcome, PendingPermit, Reason};
+use firstflight_credential::{Grant, Outcome, PendingPermit, Reason, Replays};
 use firstflight_tcp::ChildPlan;
 use firstflight_wire::Instant;
 use firstflight_wire::encapsulation::FOLLOWER_BYTES;
@@ -122,7 +122,13 @@ impl Server {
             plan.linger_s = LINGER_S;
         }
         add_grant(&mut flows.env, &mut plan, segment, grant);
+        let policy = self.listeners.at(syn.listener).and_then(|l| l.config.fast_open.as_ref());
+        let once =
+            certificate.is_some() || policy.is_some_and(|policy| !matches!(policy.replays, Replays::Allow));
         let child = self.make_child(flows, syn, &plan, Outcome::Accepted, Some(permit));
+        if once && let Some(slot) = child.and_then(|child| flows.table.slots.get_mut(child)) {
+            slot.marks.set(SlotMarks::ONCE);
+        }
         self.granted(&mut flows.table, child, syn.listener, grant);
         if let (Some(child), Some(certificate)) = (child, certificate) {
             self.certified(&mut flows.table, child, &certificate, &budget, plan.pre_ack_budget);

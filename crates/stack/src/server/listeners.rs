@@ -6,7 +6,7 @@ use crate::event::{ConnId, ListenerId, PacketDrop};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slab::Slab;
-use crate::flows::slot::Owner;
+use crate::flows::slot::{Owner, SlotMarks};
 use crate::queue::Queue;
 use crate::server::syn_cookies::CookiesSent;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -260,6 +260,8 @@ impl Listeners {
             .collect();
         for index in orphans {
             if let Some(slot) = flows.table.slots.get_mut(index) {
+                // No application has seen its data.
+                slot.marks.clear(SlotMarks::ONCE);
                 slot.owner = Owner::Nobody;
                 slot.conn.abort(&mut flows.env.pool);
                 flows.touched(index);

@@ -253,12 +253,13 @@ impl Stack {
                 return;
             }
         }
-        if unlikely(!self.flows.table.early_ends.is_empty())
-            && is_first_syn(segment)
-            && self.flows.table.early_ends.knows(hash, segment.seq)
-        {
-            self.server.not_opened(&mut self.flows, key, segment, now);
-            return self.flows.env.reply_reset(*key, segment);
+        if unlikely(!self.flows.table.early_ends.is_empty()) {
+            // A SYN cookie may have answered a SYN of this number before, and its ACK would open a connection, too.
+            let isn = if is_first_syn(segment) { segment.seq } else { segment.seq - 1 };
+            if self.flows.table.early_ends.knows(hash, isn) && !segment.flags.contains(Flags::RST) {
+                self.server.not_opened(&mut self.flows, key, segment, now);
+                return self.flows.env.reply_reset(*key, segment);
+            }
         }
         let (mut above, mut listener) = (None, None);
         if let Some((record, is_last_ack)) = self.flows.table.remembered(hash) {

@@ -139,8 +139,14 @@ impl Stack {
             slot = again;
         }
         if unlikely(slot.permit.is_some()) {
-            self.flows.table.early_ends.note(slot.hash, slot.conn.peer_isn(), now);
+            let (key, hash, isn) = (slot.key, slot.hash, slot.conn.peer_isn());
+            let once = slot.marks.has(SlotMarks::ONCE);
             self.server.give_back_permit(slot, now);
+            if once {
+                self.flows.table.note_early_end(&key, hash, isn, now);
+                let Some(again) = self.flows.table.slots.get_mut(index) else { return };
+                slot = again;
+            }
         }
         if unlikely(core::mem::replace(&mut slot.stage, SlotStage::Ended) == SlotStage::Ended) {
             return;
@@ -190,7 +196,9 @@ impl Stack {
             let record = slot.conn.time_wait();
             self.flows.table.last_ack_records.insert(hash, record, now, self.flows.env.tcp.time_wait_lasts());
         }
-        if !remembered {
+        if remembered {
+            self.flows.table.early_ends.give_up_claim(hash);
+        } else if !self.flows.table.early_ends.claims(hash) {
             self.flows.table.release(hash);
         }
         // The timer stays in the wheel. At worst it fires without effect, and the slot's next connection usually

@@ -312,7 +312,7 @@ impl Stack {
         }
         self.flows.table.time_wait.expire(now);
         self.flows.table.last_ack_records.expire(now);
-        self.flows.table.early_ends.expire(now);
+        self.flows.table.expire_early_ends(now);
         self.fragments.expire(now, &mut self.flows.env.journal.counters);
         if unlikely(self.flows.encapsulation.is_some()) {
             self.flows.handle_encapsulation_timeout(now);

@@ -198,7 +198,8 @@ impl Endpoint {
 fn owners(config: &Config) -> Arc<FlowOwners> {
     let secret = Sha256::new_with_prefix(b"noted flows").chain_update(config.secret).finalize();
     let limits = &config.limits;
-    let flows = limits.connections.saturating_add(limits.time_wait).saturating_add(limits.held_last_acks);
+    let rest = [limits.time_wait, limits.held_last_acks, limits.early_ends];
+    let flows = rest.into_iter().fold(limits.connections, usize::saturating_add);
     Arc::new(FlowOwners::new(secret.into(), flows))
 }
 
