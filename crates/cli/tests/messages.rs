@@ -16,12 +16,16 @@ fn free() -> u16 {
 fn serve(dir: &Dir, args: &[&str]) -> (Running, String) {
     std::fs::create_dir(dir.path("www")).unwrap();
     std::fs::write(dir.path("www/hello"), "as you like").unwrap();
-    let (udp, root) = (format!("127.0.0.1:{}", free()), dir.path("www"));
-    let file = server::file(dir, &[&["--udp", &udp, "--root", &root], args].concat());
-    let mut server = Running::start(&["gateway", &file]);
-    let line = server.line();
-    assert!(line.contains("listening on"), "{line}");
-    (server, format!("http://{udp}"))
+    for _ in 0..10 {
+        let (udp, root) = (format!("127.0.0.1:{}", free()), dir.path("www"));
+        let file = server::file(dir, &[&["--udp", &udp, "--root", &root], args].concat());
+        let mut server = Running::start(&["gateway", &file]);
+        if server.line().contains("listening on") {
+            return (server, format!("http://{udp}"));
+        }
+        // Another program has taken the port meanwhile.
+    }
+    panic!("the server listens on none of ten ports");
 }
 
 #[test]
