@@ -159,9 +159,9 @@ impl Attached {
         // Those of this host's own programs do not come by the device.
         let is_ours = |peer: &std::net::SocketAddr| served.iter().any(|(at, ..)| at.ip() == peer.ip());
         let is_over = |at| connections::peers(at).is_ok_and(|peers| peers.iter().all(is_ours));
-        // Another thread may have changed it meanwhile, for the end.
-        if served.iter().all(|(at, ..)| is_over(*at)) && maps.has_duty(Duty::PassKnown) {
-            maps.set_duty(Duty::Take);
+        if served.iter().all(|(at, ..)| is_over(*at)) {
+            // Another thread may have changed it meanwhile, for the end.
+            maps.change_duty(Duty::PassKnown, Duty::Take);
         }
     }
 

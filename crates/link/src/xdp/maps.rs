@@ -174,6 +174,14 @@ impl Maps {
         }
     }
 
+    /// The same, unless the duty is another one than `from` meanwhile.
+    pub(super) fn change_duty(&self, from: Duty, to: Duty) {
+        if let Some(passing) = &self.passing {
+            let (from, to) = (from as u64, to as u64);
+            let _ = counter(&passing.now, 0).compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Whether this is the program's duty.
     pub(super) fn has_duty(&self, duty: Duty) -> bool {
         let now = self.passing.as_ref().map(|passing| counter(&passing.now, 0).load(Ordering::Relaxed));

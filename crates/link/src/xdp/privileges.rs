@@ -86,14 +86,23 @@ fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc/self/task")? {
         let entry = entry?;
-        // A thread may end meanwhile.
-        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
+        let status = match std::fs::read_to_string(entry.path().join("status")) {
+            Ok(status) => status,
+            Err(error) if has_ended(&error) => continue,
+            Err(error) => return Err(error),
+        };
         let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
             found.push(thread.ok_or(io::ErrorKind::InvalidData)?);
         }
     }
     Ok(found)
+}
+
+/// Whether a thread's file cannot be read because the thread has ended. Any other error, as for want of descriptors, leaves it unknown
+/// what the thread may do.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// The set in this line of proc_pid_status(5), if it is what the thread may do now, or inherits.
@@ -114,7 +123,8 @@ fn signal() -> io::Result<libc::c_int> {
         // SAFETY: integers and a pointer to a function, for which zero is a value.
         let (mut before, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
         ours.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
-        ours.sa_flags = libc::SA_RESTART;
+        // Threads of Go have small stacks.
+        ours.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         // SAFETY: the kernel writes to `before`, which lives longer than the call.
         checked(unsafe { libc::sigaction(signal, std::ptr::null(), &mut before) })?;
         if before.sa_sigaction == libc::SIG_DFL {
@@ -194,6 +204,13 @@ mod tests {
     use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
     use std::process::Command;
     use std::sync::mpsc;
+
+    #[test]
+    fn only_a_thread_that_has_ended_is_skipped() {
+        let error = io::Error::from_raw_os_error;
+        assert!(has_ended(&error(libc::ENOENT)) && has_ended(&error(libc::ESRCH)));
+        assert!(!has_ended(&error(libc::EMFILE)) && !has_ended(&error(libc::EACCES)));
+    }
 
     /// Names the child process of a test.
     const CHILD: &str = "FIRSTFLIGHT_GIVES_UP";
