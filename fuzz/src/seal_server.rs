@@ -99,7 +99,7 @@ fn intake(data: &[u8]) {
     }
 }
 
-/// A strike register that can be lost. A question that it does not answer may have been taken all the same.
+/// A strike register that can be lost. It may take a number and not answer.
 struct Store {
     table: MemoryRegister,
     lost: bool,

@@ -127,8 +127,8 @@ impl Attached {
         }
     }
 
-    /// Leaves connections that begin from now on to the kernel, and the ports to whoever else shares them. False if that was not
-    /// prepared ([`XdpConfig::hand_over`]).
+    /// New connections are the kernel's from now on, and go to the other sockets that share the ports. False if that was not prepared
+    /// ([`XdpConfig::hand_over`]).
     fn pass_new(&self) -> bool {
         let Kernel::Program { maps, .. } = &self.kernel else { return false };
         maps.set_duty(Duty::PassNew);
@@ -276,8 +276,8 @@ impl XdpStatus {
         }
     }
 
-    /// Leaves connections that begin from now on to the kernel, where the ports are shared ([`XdpConfig::hand_over`]): to the process that
-    /// replaces this one. The others go on here. False if they are not shared.
+    /// New connections are the kernel's from now on, and go to the process that replaces this one. The others go on here. False if the ports
+    /// are not shared ([`XdpConfig::hand_over`]).
     #[must_use]
     pub fn pass_new(&self) -> bool {
         self.attached().is_some_and(|attached| attached.pass_new())

@@ -1,4 +1,4 @@
-//! Which queue a packet comes to: the hash of a card over its addresses and ports (receive side scaling), and its table of queues.
+//! How a card chooses the queue of a packet (receive side scaling): by a hash of addresses and ports, and a table of queues.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

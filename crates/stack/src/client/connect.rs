@@ -181,7 +181,7 @@ impl Client {
             tried > most || !flows.env.shard.suits(&key) || is_taken(flows, &key, hash)
         });
         if port.is_none() && most < usize::MAX {
-            // What comes to another queue is posted to this one.
+            // A packet at another queue is posted to this one.
             port = self.ports.select(key, random, |port| {
                 let key = key.with_local_port(port);
                 hash = flows.table.hasher.hash(&key);
