@@ -57,12 +57,32 @@ pub(super) enum Duty {
     PassAll = 3,
 }
 
+/// A duty has these lower bits of a number. The others are its epoch, which ends when the program takes all again: a four-tuple that was
+/// passed in an earlier epoch may be another connection's by then.
+pub(super) const DUTY_BITS: u32 = 8;
+
 /// What a program needs for [`Duty`].
 struct Passing {
     duty: OwnedFd,
     now: Map,
-    /// Four-tuples that were passed.
+    /// Four-tuples that were passed, with the epoch.
     passed: OwnedFd,
+}
+
+impl Passing {
+    fn now(&self) -> &AtomicU64 {
+        counter(&self.now, 0)
+    }
+
+    /// From `change` of the duty now, if that is one.
+    fn set(&self, change: impl Fn(u64) -> Option<Duty>) {
+        let _ = self.now().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+            let (before, epoch) = (now & ((1 << DUTY_BITS) - 1), now >> DUTY_BITS);
+            let duty = change(before)?;
+            let ends = duty == Duty::Take && before != duty as u64;
+            Some((epoch + u64::from(ends)) << DUTY_BITS | duty as u64)
+        });
+    }
 }
 
 /// The maps of a program.
@@ -170,22 +190,22 @@ impl Maps {
     /// What the program does from now on, if it can pass connections.
     pub(super) fn set_duty(&self, duty: Duty) {
         if let Some(passing) = &self.passing {
-            counter(&passing.now, 0).store(duty as u64, Ordering::Relaxed);
+            passing.set(|_| Some(duty));
         }
     }
 
     /// The same, unless the duty is another one than `from` meanwhile.
     pub(super) fn change_duty(&self, from: Duty, to: Duty) {
         if let Some(passing) = &self.passing {
-            let (from, to) = (from as u64, to as u64);
-            let _ = counter(&passing.now, 0).compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+            passing.set(|now| (now == from as u64).then_some(to));
         }
     }
 
     /// Whether this is the program's duty.
     pub(super) fn has_duty(&self, duty: Duty) -> bool {
-        let now = self.passing.as_ref().map(|passing| counter(&passing.now, 0).load(Ordering::Relaxed));
-        now.unwrap_or(Duty::Take as u64) == duty as u64
+        let now =
+            self.passing.as_ref().map_or(Duty::Take as u64, |passing| passing.now().load(Ordering::Relaxed));
+        now & ((1 << DUTY_BITS) - 1) == duty as u64
     }
 
     /// The kernel has this connection.
@@ -194,7 +214,8 @@ impl Maps {
         let mut key = [from, to].map(|at| mapped(at.ip())).concat();
         key.extend(from.port().to_be_bytes());
         key.extend(to.port().to_be_bytes());
-        sys::set_element(passing.passed.as_fd(), &key, &[0; 4])
+        let epoch = passing.now().load(Ordering::Relaxed) >> DUTY_BITS;
+        sys::set_element(passing.passed.as_fd(), &key, &(epoch as u32).to_ne_bytes())
     }
 
     /// How many SYNs of each kind the program has taken at a queue.

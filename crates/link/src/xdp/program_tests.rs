@@ -341,9 +341,15 @@ fn connections_of_the_kernel_are_passed() {
         bench.maps.set_duty(Duty::PassNew);
         assert_eq!([segment(5, syn), segment(5, ack), error(5)], [FrameFate::Passed; 3]);
         assert_eq!([segment(4, ack), error(4)], [FrameFate::Taken; 2]);
+        assert_eq!([segment(1, ack), segment(3, ack), error(3)], [FrameFate::Passed; 3]);
         assert_eq!(bench.fate_by_program(&datagram), FrameFate::Taken);
         bench.maps.set_duty(Duty::Take);
         assert_eq!([segment(1, ack), segment(5, ack), segment(6, syn), error(5)], [FrameFate::Taken; 4]);
+        // Later, at the next end: clients have used the ports again since, for connections that were taken.
+        bench.maps.set_duty(Duty::PassNew);
+        assert_eq!([segment(7, syn), segment(7, ack), error(7)], [FrameFate::Passed; 3]);
+        assert_eq!([segment(1, ack), segment(3, ack), segment(5, ack), error(5)], [FrameFate::Taken; 4]);
+        bench.maps.set_duty(Duty::Take);
     }
 }
 
