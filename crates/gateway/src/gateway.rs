@@ -13,7 +13,7 @@ use crate::metrics;
 use crate::names::{self, Names};
 use crate::site::{Services, Site};
 use crate::verifying::Verifiers;
-use firstflight::link::xdp::{XdpError, give_up_privileges};
+use firstflight::link::xdp::{XdpError, XdpStatus, give_up_privileges};
 use firstflight::verifier::{self, CounterHandle};
 use firstflight::{Endpoint, OwnVerifier, Workers};
 use firstflight_daemon::Admin;
@@ -343,6 +343,12 @@ impl Gateway {
         cards.any(|card| !card.is_attached())
     }
 
+    /// Why a network card could not be taken at the last attempt, if another process's use is not the reason.
+    pub(crate) fn card_waits_because(&self) -> Option<String> {
+        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
+        cards.find_map(XdpStatus::waits_because)
+    }
+
     /// Gives up the privileges that only attaching a network card needs, if there is one.
     ///
     /// # Errors
@@ -352,8 +358,9 @@ impl Gateway {
         if self.has_given_up || self.waits_for_card() || cards.next().is_none() {
             return Ok(());
         }
+        give_up_privileges()?;
         self.has_given_up = true;
-        give_up_privileges()
+        Ok(())
     }
 
     /// Whether a part of a listener has stopped for good.

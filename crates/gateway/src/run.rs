@@ -196,22 +196,29 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
     manager::ready();
     let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
-    let failed = loop {
+    let mut told = None;
+    let failure = loop {
         tokio::select! {
             asked = signals.next() => match asked {
                 SignalRequest::Reload => reload(&mut gateway, source).await,
-                SignalRequest::End => break false,
+                SignalRequest::End => break None,
             },
             () = tokio::time::sleep(if waits { OFTEN } else { LOOK }) => {
                 if gateway.has_failed() {
-                    break true;
+                    break Some(RunError::Stopped);
                 }
                 if waits && !gateway.waits_for_card() {
                     waits = false;
-                    let said = drop_privileges(user.as_deref(), USER)?;
-                    gateway.give_up_privileges().map_err(RunError::Privileges)?;
-                    said.iter().for_each(|said| gateway.say(said));
-                    gateway.say("has its network card");
+                    // It serves already, so its connections may end first.
+                    match has_card(&mut gateway, user.as_deref()) {
+                        Ok(()) => gateway.say("has its network card"),
+                        Err(error) => break Some(error),
+                    }
+                }
+                let because = gateway.card_waits_because();
+                if because != told {
+                    because.iter().for_each(|why| gateway.say(&format!("cannot take its network card: {why}")));
+                    told = because;
                 }
             }
         }
@@ -230,7 +237,15 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     }
     watchdog.abort();
     gateway.conclude().await;
-    if failed { Err(RunError::Stopped) } else { Ok(()) }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Gives up what only attaching a card needed.
+fn has_card(gateway: &mut Gateway, user: Option<&str>) -> Result<(), RunError> {
+    let said = drop_privileges(user, USER)?;
+    gateway.give_up_privileges().map_err(RunError::Privileges)?;
+    said.iter().for_each(|said| gateway.say(said));
+    Ok(())
 }
 
 async fn reload(gateway: &mut Gateway, source: Source<'_>) {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const GENERIC: u32 = 1 << 1;
 const DRIVER: u32 = 1 << 2;
 
 /// How long a device may stay busy: the kernel frees the memory of a process that was killed later than the process.
-const BUSY: Duration = Duration::from_secs(2);
+pub(super) const BUSY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long packets may be on their way through the kernel when the program begins.
@@ -257,30 +257,73 @@ impl XdpCounters {
 
 /// Reads the counters of a device. It does not keep the program on it.
 #[derive(Clone)]
-pub struct XdpStatus(Arc<OnceLock<Weak<Attached>>>);
+pub struct XdpStatus(Arc<Mutex<Taken>>);
+
+/// Whether a device was taken.
+enum Taken {
+    /// Not yet, and why not, if another reason than that it is busy.
+    NotYet(Option<String>),
+    Yes(Weak<Attached>),
+    /// It will not be: the end came first.
+    Never,
+}
 
 impl XdpStatus {
     pub(super) fn of(attached: &Arc<Attached>) -> Self {
-        Self(Arc::new(OnceLock::from(Arc::downgrade(attached))))
+        Self(Arc::new(Mutex::new(Taken::Yes(Arc::downgrade(attached)))))
     }
 
     /// Of a device that is not used yet.
     pub(super) fn later() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Mutex::new(Taken::NotYet(None))))
     }
 
-    /// From now on it is the status of this device.
-    pub(super) fn becomes(&self, other: &Self) {
-        if let Some(attached) = other.0.get() {
-            let _ = self.0.set(Weak::clone(attached));
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is the status of this device. False if that is not wanted any more.
+    pub(super) fn becomes(&self, other: &Self) -> bool {
+        let Some(attached) = other.attached() else { return false };
+        let mut taken = self.taken();
+        let wanted = matches!(*taken, Taken::NotYet(_));
+        if wanted {
+            *taken = Taken::Yes(Arc::downgrade(&attached));
+        }
+        wanted
+    }
+
+    /// Notes why the device could not be taken now. False if it is not wanted any more.
+    pub(super) fn waits(&self, because: Option<String>) -> bool {
+        match &mut *self.taken() {
+            Taken::NotYet(why) => {
+                *why = because;
+                true
+            }
+            Taken::Yes(_) | Taken::Never => false,
+        }
+    }
+
+    /// Why the device could not be taken at the last attempt, if it is waited for and another process's use is not the reason.
+    #[must_use]
+    pub fn waits_because(&self) -> Option<String> {
+        match &*self.taken() {
+            Taken::NotYet(why) => why.clone(),
+            Taken::Yes(_) | Taken::Never => None,
         }
     }
 
     /// New connections are the kernel's from now on, and go to the process that replaces this one. The others go on here. False if the ports
-    /// are not shared ([`XdpConfig::hand_over`]).
+    /// are not shared ([`XdpConfig::hand_over`]). A device that is waited for is not taken any more.
     #[must_use]
     pub fn pass_new(&self) -> bool {
-        self.attached().is_some_and(|attached| attached.pass_new())
+        let mut taken = self.taken();
+        match &*taken {
+            Taken::NotYet(_) => *taken = Taken::Never,
+            Taken::Yes(attached) => return attached.upgrade().is_some_and(|attached| attached.pass_new()),
+            Taken::Never => {}
+        }
+        true
     }
 
     /// Whether the device is used now.
@@ -290,7 +333,10 @@ impl XdpStatus {
     }
 
     fn attached(&self) -> Option<Arc<Attached>> {
-        self.0.get()?.upgrade()
+        match &*self.taken() {
+            Taken::Yes(attached) => attached.upgrade(),
+            Taken::NotYet(_) | Taken::Never => None,
+        }
     }
 
     /// The counters of all queues together. `None` when the device is no longer used.
@@ -332,7 +378,11 @@ impl std::fmt::Debug for XdpStatus {
 }
 
 /// Takes the device, in this order: the holders are there, then the sockets with free frames, the maps, and the program last.
-pub(super) fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec<XdpQueue>, XdpError> {
+pub(super) fn attach(
+    config: &XdpConfig,
+    holders: Vec<PortHolder>,
+    patience: Duration,
+) -> Result<Vec<XdpQueue>, XdpError> {
     let device = XdpDevice::find(&config.device)?;
     check(config, &device, &holders)?;
     let longest = frame::HEADER + device.mtu;
@@ -342,7 +392,7 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec
         return keep(config, &device, holders, vec![socket], Kernel::Nothing);
     }
     let sockets: Vec<_> =
-        (0..device.queues).map(|queue| bind(&device, queue, longest)).collect::<Result<_, _>>()?;
+        (0..device.queues).map(|queue| bind(&device, queue, longest, patience)).collect::<Result<_, _>>()?;
 
     let fail = XdpError::at("prepare the program");
     let maps = Maps::create(device.queues, Socket::SYNS, config.hand_over).map_err(&fail)?;
@@ -368,17 +418,18 @@ pub(super) fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec
         Mode::Driver => DRIVER,
         Mode::Generic | Mode::Packet => GENERIC,
     };
-    let link = patiently(|| sys::attach(program.as_fd(), device.index, flags)).map_err(|error| {
-        match errno(&error) {
-            Some(Errno::EBUSY | Errno::EEXIST) => busy(&device),
-            Some(Errno::EOPNOTSUPP | Errno::ENOSPC | Errno::ERANGE) if config.mode == Mode::Driver => {
-                XdpError::Mode { device: device.name.clone(), source: error }
+    let link =
+        patiently(patience, || sys::attach(program.as_fd(), device.index, flags)).map_err(|error| {
+            match errno(&error) {
+                Some(Errno::EBUSY | Errno::EEXIST) => busy(&device),
+                Some(Errno::EOPNOTSUPP | Errno::ENOSPC | Errno::ERANGE) if config.mode == Mode::Driver => {
+                    XdpError::Mode { device: device.name.clone(), source: error }
+                }
+                // The command is unknown.
+                Some(Errno::EINVAL) => XdpError::Kernel,
+                _ => XdpError::at("attach the program")(error),
             }
-            // The command is unknown.
-            Some(Errno::EINVAL) => XdpError::Kernel,
-            _ => XdpError::at("attach the program")(error),
-        }
-    })?;
+        })?;
     if config.hand_over {
         // What the kernel lets in from now on, the program sees. Before, sock_diag does.
         sleep(ON_THEIR_WAY);
@@ -455,20 +506,20 @@ fn check(config: &XdpConfig, device: &XdpDevice, holders: &[PortHolder]) -> Resu
     Ok(())
 }
 
-fn bind(device: &XdpDevice, queue: u32, longest: usize) -> Result<Socket, XdpError> {
-    patiently(|| Socket::bind(device.index, queue, longest)).map_err(|error| match errno(&error) {
+fn bind(device: &XdpDevice, queue: u32, longest: usize, patience: Duration) -> Result<Socket, XdpError> {
+    patiently(patience, || Socket::bind(device.index, queue, longest)).map_err(|error| match errno(&error) {
         Some(Errno::EBUSY) => busy(device),
         Some(Errno::ENOBUFS) => XdpError::Memory { need: memory_for(longest) },
         _ => XdpError::at("open a socket on a queue")(error),
     })
 }
 
-/// Tries again for a while when the device is busy.
-fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Tries again for this time when the device is busy.
+fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let begin = Instant::now();
     loop {
         match attempt() {
-            Err(error) if errno(&error) == Some(Errno::EBUSY) && begin.elapsed() < BUSY => sleep(PAUSE),
+            Err(error) if errno(&error) == Some(Errno::EBUSY) && begin.elapsed() < patience => sleep(PAUSE),
             result => return result,
         }
     }

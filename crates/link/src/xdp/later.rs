@@ -5,16 +5,18 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::attached::attach;
 use super::device::XdpDevice;
 use super::{PortHolder, Xdp, XdpConfig, XdpError, XdpQueue, XdpStatus};
 use crate::link::{ComesHere, Link};
 
-/// How often the device is tried.
+/// How often the device is tried, and how often if it is refused for a reason that does not go by itself.
 const PAUSE: Duration = Duration::from_millis(100);
+const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 /// A queue of a device that another process may still use. Until that has ended, nothing comes by it, and what is sent is lost.
 #[derive(Debug)]
@@ -27,11 +29,15 @@ pub struct LateQueue {
 enum State {
     Waiting(oneshot::Receiver<io::Result<XdpQueue>>),
     Open(Box<Xdp>),
+    /// The end came first ([`XdpStatus::pass_new`]).
+    Never,
 }
 
 impl LateQueue {
     /// Takes the device as soon as it is free, with the ports of [`PortHolder::shared`] and [`XdpConfig::hand_over`]. A
-    /// thread waits for that. It ends when it has succeeded, or when all queues are dropped.
+    /// thread waits for that. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
+    /// device is not taken any more. If the device is refused meanwhile for another reason than that it is busy,
+    /// [`XdpStatus::waits_because`] has it, and the thread goes on.
     ///
     /// # Errors
     /// What [`Xdp::attach`] says about the device now, except that it is busy.
@@ -44,10 +50,7 @@ impl LateQueue {
             })
             .unzip();
         let status = XdpStatus::later();
-        let clones =
-            || -> io::Result<Vec<PortHolder>> { holders.iter().map(PortHolder::try_clone).collect() };
-        let first = clones().map_err(XdpError::at("keep the sockets"))?;
-        match Xdp::attach(&config, first) {
+        match attempt(&config, &holders) {
             Ok(taken) => give(taken, senders, &status),
             Err(XdpError::Busy { .. }) => {
                 let status = status.clone();
@@ -63,37 +66,37 @@ impl LateQueue {
 
 type Sender = oneshot::Sender<io::Result<XdpQueue>>;
 
+/// Without patience: whoever waits for the device tries again, and nothing is to keep the ports when it stops to wait.
+fn attempt(config: &XdpConfig, holders: &[PortHolder]) -> Result<Vec<XdpQueue>, XdpError> {
+    let clones: io::Result<Vec<PortHolder>> = holders.iter().map(PortHolder::try_clone).collect();
+    attach(config, clones.map_err(XdpError::at("keep the sockets"))?, Duration::ZERO)
+}
+
 fn wait(config: &XdpConfig, holders: &[PortHolder], senders: Vec<Sender>, status: &XdpStatus) {
     while !senders.iter().any(Sender::is_closed) {
-        let clones: io::Result<Vec<PortHolder>> = holders.iter().map(PortHolder::try_clone).collect();
-        let taken = match clones {
-            Ok(clones) => Xdp::attach(config, clones),
-            Err(_) => {
-                thread::sleep(PAUSE);
-                continue;
-            }
-        };
-        match taken {
+        let (because, pause) = match attempt(config, holders) {
             Ok(taken) => return give(taken, senders, status),
-            Err(XdpError::Busy { .. } | XdpError::Down(_)) => thread::sleep(PAUSE),
-            // One link says why; the others fail with it.
-            Err(error) => {
-                if let Some(sender) = senders.into_iter().next() {
-                    let _ = sender.send(Err(io::Error::other(error)));
-                }
+            Err(XdpError::Busy { .. } | XdpError::Down(_)) => (None, PAUSE),
+            Err(error) => (Some(error.to_string()), LONG_PAUSE),
+        };
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if !status.waits(because.clone()) {
                 return;
             }
+            thread::sleep(PAUSE);
         }
     }
 }
 
 fn give(taken: Vec<XdpQueue>, senders: Vec<Sender>, status: &XdpStatus) {
-    if let Some(queue) = taken.first() {
-        status.becomes(&queue.status());
+    if !taken.first().is_some_and(|queue| status.becomes(&queue.status())) {
+        return;
     }
     // A device that has another number of queues than before is given up: some links fail.
-    for (queue, sender) in taken.into_iter().zip(senders) {
-        let _ = sender.send(Ok(queue));
+    let mut taken = taken.into_iter();
+    for sender in senders {
+        let _ = sender.send(taken.next().ok_or_else(|| io::ErrorKind::NotConnected.into()));
     }
 }
 
@@ -112,8 +115,11 @@ impl Link for LateQueue {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if let State::Waiting(receiver) = &mut self.state {
-            let queue = ready!(Pin::new(receiver).poll(cx));
-            let queue = queue.map_err(|_| io::Error::from(io::ErrorKind::NotConnected))??;
+            let Ok(queue) = ready!(Pin::new(receiver).poll(cx)) else {
+                self.state = State::Never;
+                return Poll::Pending;
+            };
+            let queue = queue?;
             let link = queue.open().map_err(io::Error::other)?;
             if link.mtu() != self.mtu {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
@@ -122,21 +128,21 @@ impl Link for LateQueue {
         }
         match &mut self.state {
             State::Open(link) => link.poll_recv(cx, buf),
-            State::Waiting(_) => Poll::Pending,
+            State::Waiting(_) | State::Never => Poll::Pending,
         }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         match &mut self.state {
             State::Open(link) => link.poll_send(cx, packet),
-            State::Waiting(_) => Poll::Ready(Ok(())),
+            State::Waiting(_) | State::Never => Poll::Ready(Ok(())),
         }
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state {
             State::Open(link) => link.poll_flush(cx),
-            State::Waiting(_) => Poll::Ready(Ok(())),
+            State::Waiting(_) | State::Never => Poll::Ready(Ok(())),
         }
     }
 }

@@ -355,6 +355,54 @@ fn connections_of_the_kernel_in_ipv6_go_on() {
     on_a_cable(1, |far| connections_of_the_kernel_go_on(1, &far));
 }
 
+/// Two processes that share a port: the first has the device, the second waits for it.
+fn one_waits() -> (Vec<XdpQueue>, Vec<LateQueue>, XdpStatus) {
+    let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
+    let config = config(Mode::Driver).hand_over(true);
+    let shared = || vec![PortHolder::shared(at).unwrap()];
+    let first = Xdp::attach(&config, shared()).unwrap();
+    let (late, status) = LateQueue::attach(config, shared()).unwrap();
+    assert!(!status.is_attached() && status.waits_because().is_none());
+    (first, late, status)
+}
+
+fn until(what: impl Fn() -> bool) {
+    while !what() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// It would serve with nobody to accept, and hold the port meanwhile.
+#[test]
+fn who_ends_while_it_waits_takes_no_device() {
+    on_a_cable(1, |_| {
+        let (first, late, status) = one_waits();
+        assert!(status.pass_new());
+        drop(first);
+        // Nobody holds the port, and nobody takes the device.
+        let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
+        until(|| std::net::TcpListener::bind(at).is_ok());
+        drop(Xdp::attach(&config(Mode::Driver), hold(Transport::Tcp, 80)).unwrap());
+        assert!(!status.is_attached());
+        drop(late);
+    });
+}
+
+/// The second one serves by the kernel already.
+#[test]
+fn who_waits_goes_on_when_the_device_is_refused() {
+    on_a_cable(1, |_| {
+        let (first, late, status) = one_waits();
+        ip(&format!("address del {}/24 dev {DEVICE}", HOSTS[0]));
+        until(|| status.waits_because().is_some_and(|why| why.contains(HOSTS[0])));
+        give(HOSTS[0], DEVICE);
+        drop(first);
+        until(|| status.is_attached());
+        assert!(status.waits_because().is_none());
+        drop(late);
+    });
+}
+
 #[test]
 fn packet_mode_shares_no_port() {
     on_a_cable(1, |_| {
