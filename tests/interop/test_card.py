@@ -847,7 +847,7 @@ def capabilities(pid):
     threads = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/status") as file:
-            found = re.findall(r"^Cap(\w+):\s*([0-9a-f]+)", file.read(), re.MULTILINE)
+            found = re.findall(r"^(?:Cap)?(\w{3}|NoNewPrivs):\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
         threads.append({name: int(value, 16) for name, value in found})
     return threads
 
@@ -881,6 +881,7 @@ def test_the_start_gives_up_its_privileges(testbed, family, start):
         threads = capabilities(server.pid)
         assert len(threads) >= 3, threads
         for thread in threads:
+            assert thread["NoNewPrivs"] == 1, thread
             assert thread["Prm"] == thread["Eff"] == kept and thread["Inh"] == thread["Amb"] == 0, thread
             assert start != "root" or thread["Bnd"] & ~KEPT == 0, thread
 

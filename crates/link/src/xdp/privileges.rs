@@ -81,7 +81,7 @@ fn keep_in_all_threads(keep: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The threads of this process that may do more than `keep`.
+/// The threads of this process that may do more than `keep`, or may get more by running a program.
 fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc/self/task")? {
@@ -92,7 +92,8 @@ fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
             Err(error) => return Err(error),
         };
         let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
+        let may_get_more = status.lines().any(|line| line == "NoNewPrivs:\t0");
+        if may_get_more || status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
             found.push(thread.ok_or(io::ErrorKind::InvalidData)?);
         }
     }
@@ -179,11 +180,13 @@ pub(super) fn reduce(keep: u64) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_capget, &mut head, parts.as_mut_ptr()) as libc::c_int })?;
     for number in 0..MOST {
         if keep & 1 << number == 0 {
-            // Without CAP_SETPCAP the bounding set stays. It gives nothing by itself.
+            // Without CAP_SETPCAP the bounding set stays, from which a program that root runs has its capabilities.
             // SAFETY: no pointer is passed.
             unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
         }
     }
+    // SAFETY: no pointer is passed.
+    checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     for (part, keep) in parts.iter_mut().zip([keep as u32, (keep >> 32) as u32]) {
         part.effective &= keep;
         part.permitted &= keep;
