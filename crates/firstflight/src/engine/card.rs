@@ -54,7 +54,7 @@ impl Card {
         let (device, addresses) = find(&config, addresses)?;
         let shared = |ip: &IpAddr| {
             let at = SocketAddr::new(*ip, port);
-            PortHolder::shared(at).map_err(|error| CardError::Hold(at, error))
+            PortHolder::shared(at, device.index, &config.allow).map_err(|error| CardError::Hold(at, error))
         };
         let holders = addresses.iter().map(shared).collect::<Result<_, _>>()?;
         Ok(Self { config, device, holders, addresses, encapsulation: None })

@@ -5,19 +5,26 @@
 //! programs of this host, is accepted.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, SockFilter, SockRef, Socket, Type};
 
-use super::{Transport, sys};
+use super::{Allow, Prefix, Transport, sys};
 
 /// `BPF_LD | BPF_W | BPF_ABS`, `BPF_JMP | BPF_JEQ | BPF_K` and `BPF_RET | BPF_K` (`linux/filter.h`).
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
+/// `BPF_ALU | BPF_AND | BPF_K`.
+const AND: u16 = 0x54;
 /// `SKF_AD_OFF + SKF_AD_IFINDEX`: the number of the device.
 const DEVICE: u32 = (-0x1000_i32 + 8) as u32;
+/// `SKF_NET_OFF`: the header of IP.
+const HEADER: i32 = -0x10_0000;
+/// What a filter returns for a packet that it drops, or passes whole.
+const DROP: SockFilter = SockFilter::new(RETURN, 0, 0, 0);
+const PASS: SockFilter = SockFilter::new(RETURN, 0, 0, u32::MAX);
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -60,11 +67,11 @@ impl PortHolder {
     }
 
     /// Shares `at` in TCP with other processes of this user that do so, and takes all connections that reach the kernel, from now on, in
-    /// place of one other.
+    /// place of one other. Of those by the device with the number `device` it takes what `allow` allows.
     ///
     /// # Errors
-    /// As [`PortHolder::new`].
-    pub fn shared(at: SocketAddr) -> io::Result<Self> {
+    /// As [`PortHolder::new`]. Some hundred prefixes are too many for the kernel.
+    pub fn shared(at: SocketAddr, device: u32, allow: &Allow) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         if at.is_ipv6() {
@@ -72,6 +79,9 @@ impl PortHolder {
         }
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
+        if let Allow::Prefixes(prefixes) = allow {
+            SockRef::from(&socket).attach_filter(&allow_from(device, at.is_ipv4(), prefixes))?;
+        }
         socket.bind(&at.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         socket.listen(BACKLOG)?;
@@ -126,10 +136,33 @@ impl PortHolder {
 }
 
 fn drop_from(device: u32) -> [SockFilter; 4] {
-    [
-        SockFilter::new(LOAD_WORD, 0, 0, DEVICE),
-        SockFilter::new(JUMP_IF_EQUAL, 0, 1, device),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ]
+    [SockFilter::new(LOAD_WORD, 0, 0, DEVICE), SockFilter::new(JUMP_IF_EQUAL, 0, 1, device), DROP, PASS]
+}
+
+/// Drops what came by the device, but from these prefixes.
+fn allow_from(device: u32, v4: bool, prefixes: &[Prefix]) -> Vec<SockFilter> {
+    let mut code =
+        vec![SockFilter::new(LOAD_WORD, 0, 0, DEVICE), SockFilter::new(JUMP_IF_EQUAL, 1, 0, device), PASS];
+    for Prefix { address, len } in prefixes.iter().filter(|prefix| prefix.address.is_ipv4() == v4) {
+        let (source, words) = match address {
+            IpAddr::V4(address) => (12, vec![address.to_bits()]),
+            IpAddr::V6(address) => {
+                let word = |n: u32| (address.to_bits() >> (96 - 32 * n)) as u32;
+                (8, (0..4).map(word).collect())
+            }
+        };
+        let compared = u32::from(*len).div_ceil(32);
+        for (n, word) in (0..compared).zip(words) {
+            let mask = u32::MAX << (32 - (u32::from(*len) - 32 * n).min(32));
+            let at = HEADER + source + 4 * n.cast_signed();
+            // Over the rest of the prefix, and the instruction behind it.
+            let no = 3 * (compared - 1 - n) + 1;
+            code.push(SockFilter::new(LOAD_WORD, 0, 0, at.cast_unsigned()));
+            code.push(SockFilter::new(AND, 0, 0, mask));
+            code.push(SockFilter::new(JUMP_IF_EQUAL, 0, no as u8, word & mask));
+        }
+        code.push(PASS);
+    }
+    code.push(DROP);
+    code
 }

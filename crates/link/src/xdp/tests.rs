@@ -310,7 +310,7 @@ fn next_hops_of_ipv6_are_found_without_privileges() {
 /// are over the program does not look for them any more.
 fn connections_of_the_kernel_go_on(family: usize, far: &Far) {
     let at = SocketAddr::new(HOSTS[family].parse().unwrap(), 80);
-    let holder = PortHolder::shared(at).unwrap();
+    let holder = share(at, &Allow::Any);
     let listener = holder.listener().unwrap().unwrap();
     listener.set_nonblocking(false).unwrap();
     let connect = move || TcpStream::connect_timeout(&at, Duration::from_secs(20)).unwrap();
@@ -355,11 +355,48 @@ fn connections_of_the_kernel_in_ipv6_go_on() {
     on_a_cable(1, |far| connections_of_the_kernel_go_on(1, &far));
 }
 
+fn share(at: SocketAddr, allow: &Allow) -> PortHolder {
+    PortHolder::shared(at, XdpDevice::find(DEVICE).unwrap().index, allow).unwrap()
+}
+
+/// Until a process has the device, the kernel serves the port for it, to those that it allows.
+#[test]
+fn who_is_not_allowed_gets_no_connection_of_the_kernel() {
+    on_a_cable(1, |far| {
+        for (family, allowed, others) in [
+            (
+                0,
+                ["192.0.2.2/32", "192.0.2.0/25", "128.0.0.0/1"],
+                ["192.0.2.3", "192.0.2.128/25", "2001:db8::/32"],
+            ),
+            (
+                1,
+                ["2001:db8::2/128", "2001:db8::/67", "::/0"],
+                ["2001:db8::3", "2001:db8:0:0:8000::/65", "0.0.0.0/0"],
+            ),
+        ] {
+            let at = SocketAddr::new(HOSTS[family].parse().unwrap(), 80);
+            let prefixes =
+                |texts: &[&str]| Allow::Prefixes(texts.iter().map(|text| text.parse().unwrap()).collect());
+            let connects =
+                |ms: u64| move || TcpStream::connect_timeout(&at, Duration::from_millis(ms)).is_ok();
+            for prefix in allowed {
+                let _holder = share(at, &prefixes(&["198.51.100.0/24", "2001:db8:1::/48", prefix]));
+                assert!(far.run(connects(20_000)), "{prefix}");
+            }
+            let _holder = share(at, &prefixes(&others));
+            assert!(!far.run(connects(300)));
+            // Programs of this host do not come by the device.
+            assert!(connects(20_000)());
+        }
+    });
+}
+
 /// Two processes that share a port: the first has the device, the second waits for it.
 fn one_waits() -> (Vec<XdpQueue>, Vec<LateQueue>, XdpStatus) {
     let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
     let config = config(Mode::Driver).hand_over(true);
-    let shared = || vec![PortHolder::shared(at).unwrap()];
+    let shared = || vec![share(at, &Allow::Any)];
     let first = Xdp::attach(&config, shared()).unwrap();
     let (late, status) = LateQueue::attach(config, shared()).unwrap();
     assert!(!status.is_attached() && status.waits_because().is_none());
@@ -406,7 +443,7 @@ fn who_waits_goes_on_when_the_device_is_refused() {
 #[test]
 fn packet_mode_shares_no_port() {
     on_a_cable(1, |_| {
-        let holder = PortHolder::shared(SocketAddr::new(HOSTS[0].parse().unwrap(), 80)).unwrap();
+        let holder = share(SocketAddr::new(HOSTS[0].parse().unwrap(), 80), &Allow::Any);
         let refused = Xdp::attach(&config(Mode::Packet).hand_over(true), vec![holder]);
         assert!(matches!(refused, Err(XdpError::NotShared)));
     });
