@@ -12,6 +12,7 @@ use firstflight_stack::{Config, ConnectConfig, FlowOwners, ListenerId, ShardConf
 use firstflight_wire::ip::Packet;
 use firstflight_wire::tcp::Cookie;
 use firstflight_wire::tcp::{Flags, Segment};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,23 @@ fn a_syn_of_an_aborted_first_flight_is_reset() {
         p.nothing_to_accept(listener);
     }
     assert_eq!(p.stack.connections(), 0);
+}
+
+/// A server that hands its connections over to another process keeps those, and these.
+#[test]
+fn the_four_tuple_is_the_servers_as_long_as_an_end_is_remembered() {
+    let (mut p, listener, _) = server();
+    let (ours, theirs): (SocketAddr, IpAddr) = ("10.0.0.1:80".parse().unwrap(), CLIENT.parse().unwrap());
+    let has = |p: &Peer, port| p.stack.has_four_tuple(ours, SocketAddr::new(theirs, port));
+    assert!(p.stack.four_tuples().next().is_none() && !has(&p, CLIENT_PORT));
+    aborted(&mut p, listener);
+    assert!(p.stack.four_tuples().next().is_none() && has(&p, CLIENT_PORT) && !has(&p, CLIENT_PORT + 1));
+    p.send(syn().seq(7_000));
+    p.expect().syn_ack();
+    let all: Vec<_> = p.stack.four_tuples().collect();
+    assert_eq!(all, [(ours, SocketAddr::new(theirs, CLIENT_PORT))]);
+    p.pass(241_000);
+    assert!(!has(&p, CLIENT_PORT));
 }
 
 #[test]

@@ -265,6 +265,12 @@ impl Endpoint {
         self.all().iter().map(|shared| shared.lock().stack.connections()).sum()
     }
 
+    /// Both ends of each connection over IP that is not closed yet, ours first.
+    #[must_use]
+    pub fn four_tuples(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        self.all().iter().flat_map(|shared| shared.lock().stack.four_tuples().collect::<Vec<_>>()).collect()
+    }
+
     /// Whether an engine has stopped, because its link failed or the endpoint was shut down. Then nothing is accepted or
     /// connected any more.
     #[must_use]

@@ -72,6 +72,11 @@ impl EarlyEnds {
         self.known.find(hash, |end| (end.hash, end.isn) == (hash, isn)).is_some()
     }
 
+    /// Whether an end of this flow is remembered, whatever the number of its SYN.
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.known.find(hash, |end| end.hash == hash).is_some()
+    }
+
     /// Whether the flow is noted for the group because of an end.
     pub(crate) fn claims(&self, hash: u64) -> bool {
         self.known.find(hash, |end| end.hash == hash && end.claims).is_some()

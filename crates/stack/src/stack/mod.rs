@@ -10,6 +10,7 @@ pub(crate) mod socket;
 use crate::client::Client;
 use crate::config::Config;
 use crate::event::{ConnId, ConnectionInfo, Event, Job, JobId, PacketDrop, Trace};
+use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::slot::{InQueue, Owner, ShownCertificate};
 use crate::flows::table::Table;
@@ -22,7 +23,7 @@ use crate::shard::{Misdirected, Visits};
 use crate::stack::gauges::Gauges;
 use crate::stack::shortage::Shortage;
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use firstflight_credential::{CredentialStore, Entry, JobResult, LearntOfServer, NetworkId};
 use firstflight_tcp::{CloseReason, Variables};
 use firstflight_wire::hint::unlikely;
@@ -159,6 +160,22 @@ impl Stack {
         self.flows.table.slots.len()
     }
 
+    /// Both ends of each connection over IP, ours first, TIME-WAIT not counted. Iterates over the connections.
+    pub fn four_tuples(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
+        let slots = &self.flows.table.slots;
+        let keys = slots.indices().filter_map(|index| slots.get(index)).map(|slot| slot.key);
+        keys.filter(|key| !key.is_carried()).map(|key| (key.local(), key.remote()))
+    }
+
+    /// Whether there is a connection over IP between these ends, ours first, or a first flight between them ran whose connection has ended
+    /// before its client's ACK: another server must not open one for it.
+    #[must_use]
+    pub fn has_four_tuple(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let (key, table) = (FlowKey::new(local, remote), &self.flows.table);
+        let hash = table.hasher.hash(&key);
+        table.find_hashed(hash, &key).is_some() || table.early_ends.has(hash)
+    }
+
     /// Connections in TIME-WAIT.
     #[must_use]
     pub fn time_waits(&self) -> usize {
@@ -256,7 +273,7 @@ impl Stack {
 
     /// The peer's address; `None` if the connection is gone.
     #[must_use]
-    pub fn peer(&self, id: ConnId) -> Option<core::net::SocketAddr> {
+    pub fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         self.flows.table.slot(id).map(|slot| slot.key.remote())
     }
 
