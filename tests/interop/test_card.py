@@ -268,12 +268,15 @@ def ask(card, family, client=None):
     return client, got.partition(b"\r\n\r\n")[2]
 
 
-def test_an_upgrade_fails_no_request(testbed, family, tmp_path):
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_an_upgrade_fails_no_request(testbed, family, user, tmp_path):
     """A second gateway begins, and the first one gets SIGTERM: new connections go to the second one at once, by the kernel, and old ones end
-    at the first one. Then the second one takes the card."""
+    at the first one, also if somebody sends SYNs in their clients' name. Then the second one takes the card."""
     card = Card(testbed, queues=2)
+    os.chmod(card.root, 0o755)
     path = tmp_path / "gateway.toml"
-    path.write_text(SHARED.format(device=DEVICE, port=PORT, root=card.root))
+    text = SHARED.format(device=DEVICE, port=PORT, root=card.root)
+    path.write_text(text.replace("[gateway]\n", f'[gateway]\ndrain = "60s"\nuser = "{user}"\n'))
     small = body(card.root, "small")
     old = testbed.start(Gateway(card.host, str(path)))
     old.wait_until(lambda: card.has_program(), "the program")
@@ -297,11 +300,22 @@ def test_an_upgrade_fails_no_request(testbed, family, tmp_path):
         slow = download(card, family)
         slow.recv(1000, socket.MSG_PEEK)
         new = testbed.start(Gateway(card.host, str(path)))
+        new.wait_until(lambda: "waits for its network card" in new.text(), "the second gateway")
+        # One thread waits, with what it needs for the card.
+        kept = KEPT if user == "root" else 0
+        new.wait_until(lambda: sum(it["Prm"] & ~kept != 0 for it in capabilities(new.pid)) == 1, "fewer privileges")
+        assert all(it["Prm"] & ~(kept | ATTACH) == 0 and it["NoNewPrivs"] == 1 for it in capabilities(new.pid))
         old.popen.send_signal(signal.SIGTERM)
         # New connections come to the second gateway, by the kernel.
         new.wait_records(50, "requests by the kernel", lambda it: it.get("event") == "request" and it["way"] == "kernel")
         kept, got = ask(card, family)
         assert got == small and old.popen.poll() is None and card.has_program()
+        if family == 4:
+            with raw_socket(card) as raw:
+                source, port = slow.getsockname()
+                for number in range(100):
+                    forged = syn(card, source, number << 20, port=port)
+                    raw.sendto(ipv4(card, source, forged), (card.pair.host[4], 0))
         assert rest_of(slow) == body(card.root, "big")
         assert old.wait(60) == 0
         new.wait_records(50, "requests by the card", lambda it: it.get("event") == "request" and it["way"] == "ip")
@@ -315,9 +329,31 @@ def test_an_upgrade_fails_no_request(testbed, family, tmp_path):
             visitor.join()
     assert not failures and count > 200, (count, failures[:3])
     new.wait_until(lambda: "has its network card" in new.text(), "its card")
-    assert all(it["Prm"] & ~KEPT == 0 for it in capabilities(new.pid))
+    new.wait_until(lambda: all(it["Prm"] & ~(KEPT if user == "root" else 0) == 0 for it in capabilities(new.pid)), "none")
     assert new.terminate() == 0
     assert not card.has_program() and f":{PORT}" not in testbed.sockets(card.host)
+
+
+def test_a_reload_may_add_a_card_in_use(testbed, family, tmp_path):
+    card = Card(testbed)
+    shared = SHARED.format(device=DEVICE, port=PORT, root=card.root)
+    head, listener, service = re.fullmatch(r"(\s*\[gateway\].*)(\[\[listener\]\].*)(\[\[service\]\].*)", shared, re.DOTALL).groups()
+    other = '[[listener]]\nname = "other"\naddress = ["127.0.0.1:0"]\nmode = "http"\nservice = "site"\n'
+    path, first_path = tmp_path / "gateway.toml", tmp_path / "first.toml"
+    first_path.write_text(shared)
+    path.write_text(head + other + service)
+    gateway = testbed.start(Gateway(card.host, str(path)))
+    first = testbed.start(Gateway(card.host, str(first_path)))
+    assert card.get(family)[0]["status"] == 200
+    path.write_text(head + other + listener + service)
+    gateway.reload("waits for its network card")
+    assert card.get(family)[0]["status"] == 200
+    assert first.terminate() == 0
+    gateway.wait_until(lambda: "has its network card" in gateway.text(), "its card")
+    assert card.get(family)[0]["status"] == 200
+    # It can attach no other one.
+    path.write_text(head + other + listener + listener.replace('"web"', '"more"').replace(DEVICE, "lo") + service)
+    gateway.reload("needs a restart")
 
 
 def test_everything_else_is_the_kernels(card, family):
@@ -491,10 +527,10 @@ def raw_socket(card):
         return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
 
-def syn(card, source, number=1, options=b"", data=b""):
+def syn(card, source, number=1, options=b"", data=b"", port=20_000):
     """A SYN from a source that the client's kernel does not answer for."""
     offset = (20 + len(options)) // 4 << 4
-    segment = bytes.fromhex("4e20") + PORT.to_bytes(2, "big") + number.to_bytes(4, "big") + bytes(4)
+    segment = port.to_bytes(2, "big") + PORT.to_bytes(2, "big") + number.to_bytes(4, "big") + bytes(4)
     segment += bytes([offset, 2]) + bytes.fromhex("010000000000") + options + data
     return with_checksum(ipv4(card, source, b""), segment)
 
@@ -838,17 +874,21 @@ def test_a_few_privileges_are_enough(card, family):
 
 
 #: capabilities(7).
-CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF = 1, 2, 10, 12, 13, 39
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_BPF = (
+    1, 2, 10, 12, 13, 14, 39
+)
 KEPT = sum(1 << number for number in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE, CAP_NET_ADMIN))
+ATTACH = sum(1 << number for number in (CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_BPF))
 
 
 def capabilities(pid):
     """The sets of each thread of a process."""
     threads = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/status") as file:
+        # It may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{thread}/status") as file:
             found = re.findall(r"^(?:Cap)?(\w{3}|NoNewPrivs):\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
-        threads.append({name: int(value, 16) for name, value in found})
+            threads.append({name: int(value, 16) for name, value in found})
     return threads
 
 

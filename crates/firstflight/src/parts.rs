@@ -56,8 +56,8 @@ pub mod link {
     #[cfg(all(feature = "xdp", target_os = "linux"))]
     pub mod xdp {
         pub use firstflight_link::xdp::{
-            Allow, Joined, LateQueue, Mode, PortHolder, Prefix, PrefixError, Transport, Xdp, XdpConfig,
-            XdpCounters, XdpDevice, XdpError, XdpQueue, XdpStatus, give_up_privileges,
+            Allow, Joined, LateDevice, LateQueue, Mode, PortHolder, Prefix, PrefixError, Transport, Xdp,
+            XdpConfig, XdpCounters, XdpDevice, XdpError, XdpQueue, XdpStatus, give_up_privileges,
         };
     }
 }

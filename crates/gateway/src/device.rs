@@ -3,7 +3,7 @@
 use crate::config::{Listener, Tun, Xdp};
 use crate::error::GatewayError;
 use crate::farm::Farm;
-use firstflight::link::xdp::{XdpQueue, XdpStatus};
+use firstflight::link::xdp::{LateDevice, XdpQueue, XdpStatus};
 use firstflight::link::{BusyPoll, Link, Tun as TunLink, TunConfig, TunQueue};
 use firstflight::{Card, Endpoint, Sharding, Workers};
 use std::io;
@@ -22,9 +22,16 @@ pub(crate) struct Device {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Sockets for what reaches its port another way.
     pub(crate) beside: Vec<TcpListener>,
-    pub(crate) card: Option<XdpStatus>,
+    pub(crate) card: Option<CardUse>,
     /// The port of TCP in UDP.
     pub(crate) udp_port: Option<u16>,
+}
+
+/// The use of a network card.
+pub(crate) enum CardUse {
+    Now(XdpStatus),
+    /// When everything else is ready.
+    Later(LateDevice),
 }
 
 fn tun_config(tun: &Tun) -> TunConfig {
@@ -104,11 +111,11 @@ fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, 
     card.prepare(&mut engine);
     let beside = card.listeners().map_err(fail)?;
     let (endpoint, card) = if config.reuse_port {
-        let (queues, status) = card.attach_later().map_err(fail)?;
-        (on_queues(config, &engine, sharding, queues, Ok), Some(status))
+        let (queues, later) = card.attach_later().map_err(fail)?;
+        (on_queues(config, &engine, sharding, queues, Ok), Some(CardUse::Later(later)))
     } else {
         let queues = card.attach().map_err(fail)?;
-        let status = queues.first().map(XdpQueue::status);
+        let status = queues.first().map(XdpQueue::status).map(CardUse::Now);
         (on_queues(config, &engine, sharding, queues, |queue| queue.open().map_err(io::Error::other)), status)
     };
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;

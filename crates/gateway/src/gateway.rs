@@ -76,7 +76,7 @@ pub struct Gateway {
     /// What counts, once the gateway ends.
     counted: Vec<ListenerCounts>,
     front: Option<FrontHandle>,
-    /// Its network cards are attached, and it can attach no other one.
+    /// Its network cards are attached or waited for, and it can attach no other one.
     has_given_up: bool,
 }
 
@@ -238,6 +238,9 @@ impl Gateway {
                 }
             }
         }
+        for (bound, site) in &mut new {
+            bound.take_over(site.name())?;
+        }
         Ok(Prepared { services, kept, new, names: ready, verifiers })
     }
 
@@ -303,7 +306,7 @@ impl Gateway {
                 let publisher = firstflight::metrics::Publisher::new(endpoint);
                 self.shown.with(|view| view.publishers.push((name.clone(), publisher)));
             }
-            if let Some(card) = listening.card.clone() {
+            if let Some((_, card)) = listening.card.clone() {
                 let publisher = firstflight::metrics::CardPublisher::new(card);
                 self.shown.with(|view| view.cards.push((name.clone(), publisher)));
             }
@@ -339,14 +342,16 @@ impl Gateway {
 
     /// Whether another process still uses a network card of this one.
     pub(crate) fn waits_for_card(&self) -> bool {
-        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
-        cards.any(|card| !card.is_attached())
+        self.cards().any(XdpStatus::is_waiting)
     }
 
     /// Why a network card could not be taken at the last attempt, if another process's use is not the reason.
     pub(crate) fn card_waits_because(&self) -> Option<String> {
-        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
-        cards.find_map(XdpStatus::waits_because)
+        self.cards().find_map(XdpStatus::waits_because)
+    }
+
+    fn cards(&self) -> impl Iterator<Item = &XdpStatus> {
+        self.listening.values().filter_map(|listening| listening.card.as_ref()).map(|(_, card)| card)
     }
 
     /// Gives up the privileges that only attaching a network card needs, if there is one.
@@ -354,8 +359,7 @@ impl Gateway {
     /// # Errors
     /// The system's.
     pub(crate) fn give_up_privileges(&mut self) -> Result<(), XdpError> {
-        let mut cards = self.listening.values().filter_map(|listening| listening.card.as_ref());
-        if self.has_given_up || self.waits_for_card() || cards.next().is_none() {
+        if self.has_given_up || self.cards().next().is_none() {
             return Ok(());
         }
         give_up_privileges()?;

@@ -2,7 +2,7 @@
 
 use crate::config::{Dns, Listener};
 use crate::connection::{self, Phases};
-use crate::device::{self, Device};
+use crate::device::{self, CardUse, Device};
 use crate::error::GatewayError;
 use crate::farm::{Farm, Sealing};
 use crate::limits::Clients;
@@ -13,7 +13,7 @@ use firstflight::credential::Quarantine;
 use firstflight::keys::{self, Form, KeyFile};
 use firstflight::link::xdp::XdpStatus;
 use firstflight::trust::{self, TrustFile};
-use firstflight::{Endpoint, ListenConfig, RelayTarget, Server, Stream, Way, Workers};
+use firstflight::{Card, Endpoint, ListenConfig, RelayTarget, Server, Stream, Way, Workers};
 
 use firstflight_credential::{ClockError, Current, Schedule, Scheme};
 use std::io;
@@ -33,8 +33,6 @@ const ATTEMPTS: usize = 50;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long connections in UDP may take to close in order, after everything else has ended.
 const LAST: Duration = Duration::from_secs(2);
-/// How long handshakes that a network card has taken may last, when it takes no more: the gateway that replaces this one does.
-const HANDSHAKES: Duration = Duration::from_secs(1);
 
 /// Sockets that are bound, and do not accept yet.
 pub(crate) struct Bound {
@@ -54,8 +52,8 @@ pub(crate) struct Listening {
     pub(crate) grants_cookies: bool,
     /// The engines: in UDP, and on a device.
     pub(crate) endpoints: Vec<Endpoint>,
-    /// The network card.
-    pub(crate) card: Option<XdpStatus>,
+    /// The network card, and its engine.
+    pub(crate) card: Option<(Endpoint, XdpStatus)>,
     pub(crate) by_kernel: Arc<ByKernel>,
     accepting: watch::Sender<bool>,
     killed: watch::Sender<bool>,
@@ -222,6 +220,20 @@ impl Bound {
         self.server.relay_target().cloned().zip(self.server.endpoint().cloned())
     }
 
+    /// Takes what another gateway may have. Nothing but that fails from here on.
+    ///
+    /// # Errors
+    /// When the network card cannot be used.
+    pub(crate) fn take_over(&mut self, name: &str) -> Result<(), GatewayError> {
+        let Some(device) = &mut self.device else { return Ok(()) };
+        if let Some(CardUse::Later(card)) = device.card.take_if(|card| matches!(card, CardUse::Later(_))) {
+            let begun = card.begin();
+            let status = begun.map_err(|error| GatewayError::Card(name.to_owned(), error.into()))?;
+            device.card = Some(CardUse::Now(status));
+        }
+        Ok(())
+    }
+
     /// Begins to accept. `places` are those of the whole gateway.
     pub(crate) fn accept(self, site: Site, places: Arc<Semaphore>) -> Listening {
         let Self { server, device, workers, key_file, trust_file } = self;
@@ -240,7 +252,10 @@ impl Bound {
         let udp_port = udp_port.or(device.as_ref().and_then(|device| device.udp_port));
         let (device, card) = device.map(|device| (device.endpoint, device.card)).unzip();
         let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
-        let card = card.flatten();
+        let card = card.flatten().and_then(|card| match card {
+            CardUse::Now(status) => device.clone().map(|endpoint| (endpoint, status)),
+            CardUse::Later(_) => None,
+        });
         let (alive, gone) = mpsc::channel(1);
         let by_kernel = Arc::new(ByKernel::default());
         let door = Arc::new(Door {
@@ -283,9 +298,12 @@ impl Bound {
 impl Listening {
     /// Stops to accept, and lets connections end within this time.
     pub(crate) async fn end(self, within: Duration) {
-        let Self { accepting, killed, mut task, card, .. } = self;
-        if card.is_some_and(|card| card.pass_new()) {
-            tokio::time::sleep(HANDSHAKES).await;
+        let Self { site, accepting, killed, mut task, card, .. } = self;
+        if let Some((endpoint, card)) = card
+            && let Err(error) = Card::hand_over(&endpoint, &card).await
+        {
+            let problem = "open connections can be reset by SYNs in their clients' name until they end";
+            tracing::warn!(listener = site.load().name(), %error, "{problem}");
         }
         accepting.send_replace(false);
         if tokio::time::timeout(within, &mut task).await.is_err() {

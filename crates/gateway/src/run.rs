@@ -178,43 +178,35 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let limit = open_files::raise_limit(config.gateway.max_connections);
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     let mut wrong = gateway.certificate_problems();
-    // Attaching a card needs privileges.
-    let mut waits = gateway.waits_for_card();
-    let said = match waits {
-        true => Some("waits for its network card, and keeps its privileges until then".to_owned()),
-        false => drop_privileges(user.as_deref(), USER)?,
-    };
+    let said = drop_privileges(user.as_deref(), USER)?;
     gateway.give_up_privileges().map_err(RunError::Privileges)?;
     // Options stand for a trial, which has neither many clients nor a user of its own.
     if matches!(source, Source::File(_)) {
         gateway.say(&limit);
         said.iter().for_each(|said| gateway.say(said));
     }
-    if said.is_some() && !waits {
+    if said.is_some() {
         wrong.extend(not_readable(source, gateway.config()).await);
     }
     wrong.iter().for_each(|problem| tracing::warn!("{problem}"));
     manager::ready();
     let watchdog = tokio::spawn(manager::keep_watchdog_quiet());
-    let mut told = None;
+    let (mut waits, mut told) = (false, None);
+    tell_of_card(&gateway, &mut waits);
     let failure = loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                SignalRequest::Reload => reload(&mut gateway, source).await,
+                SignalRequest::Reload => {
+                    reload(&mut gateway, source).await;
+                    tell_of_card(&gateway, &mut waits);
+                }
                 SignalRequest::End => break None,
             },
             () = tokio::time::sleep(if waits { OFTEN } else { LOOK }) => {
                 if gateway.has_failed() {
                     break Some(RunError::Stopped);
                 }
-                if waits && !gateway.waits_for_card() {
-                    waits = false;
-                    // It serves already, so its connections may end first.
-                    match has_card(&mut gateway, user.as_deref()) {
-                        Ok(()) => gateway.say("has its network card"),
-                        Err(error) => break Some(error),
-                    }
-                }
+                tell_of_card(&gateway, &mut waits);
                 let because = gateway.card_waits_because();
                 if because != told {
                     because.iter().for_each(|why| gateway.say(&format!("cannot take its network card: {why}")));
@@ -240,12 +232,12 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Gives up what only attaching a card needed.
-fn has_card(gateway: &mut Gateway, user: Option<&str>) -> Result<(), RunError> {
-    let said = drop_privileges(user, USER)?;
-    gateway.give_up_privileges().map_err(RunError::Privileges)?;
-    said.iter().for_each(|said| gateway.say(said));
-    Ok(())
+/// Says when the gateway begins to wait for a network card, and when it has it. `waits` is what was said last.
+fn tell_of_card(gateway: &Gateway, waits: &mut bool) {
+    if *waits != gateway.waits_for_card() {
+        *waits = !*waits;
+        gateway.say(if *waits { "waits for its network card" } else { "has its network card" });
+    }
 }
 
 async fn reload(gateway: &mut Gateway, source: Source<'_>) {

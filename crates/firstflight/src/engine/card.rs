@@ -1,19 +1,26 @@
 //! A network card beside the kernel (AF_XDP): which addresses and ports an engine has on it, and the sockets that hold them.
 
-#[cfg(doc)]
-use crate::endpoint::Endpoint;
+use super::endpoint::Endpoint;
+use super::shared::Shared;
 use firstflight_link::xdp::{
-    LateQueue, PortHolder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
+    LateDevice, LateQueue, PortHolder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
 };
 use firstflight_stack::{Config, EncapsulationConfig};
+use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Where ports for connects are looked for, as the kernel does for its own.
 const RANGE: RangeInclusive<u16> = 32_768..=60_999;
 /// How often another place is tried.
 const TRIES: usize = 32;
+/// How long handshakes may last that an engine began when it accepts no more: of a SYN cookie it keeps nothing.
+const HANDSHAKES: Duration = Duration::from_secs(1);
+/// How often connections are looked for that are over.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A device whose ports are held, so that no program of the host can use them.
 ///
@@ -43,9 +50,9 @@ impl Card {
         Ok(Self { config, device, holders, addresses, encapsulation: None })
     }
 
-    /// As [`Card::serve`], for a process that replaces another one, which is prepared for that, or will be replaced itself. Connections that
-    /// begin now come by the kernel, to [`Card::listeners`], until [`Card::attach_later`] has the device. From then on those go on by the
-    /// kernel, and new ones come by the device. The process that ends calls [`XdpStatus::pass_new`] first. TCP only.
+    /// As [`Card::serve`], for a process that replaces another one, which is prepared for that, or will be replaced itself. From
+    /// [`LateDevice::begin`] on, connections that the kernel accepts come to [`Card::listeners`], until this process has the device. From then
+    /// on those go on by the kernel, and new ones come by the device. The process that ends calls [`Card::hand_over`] first. TCP only.
     ///
     /// # Errors
     /// As [`Card::serve`].
@@ -153,12 +160,55 @@ impl Card {
         Ok(Xdp::attach(&self.config, self.holders)?)
     }
 
-    /// Takes the packets of the ports as soon as no other process uses the device: see [`Card::share`].
+    /// Prepares to take the packets of the ports as soon as no other process uses the device: see [`Card::share`]. Nothing changes before
+    /// [`LateDevice::begin`].
     ///
     /// # Errors
-    /// As [`Card::attach`], except that the device is in use.
-    pub fn attach_later(self) -> Result<(Vec<LateQueue>, XdpStatus), CardError> {
-        Ok(LateQueue::attach(self.config, self.holders)?)
+    /// As [`Card::attach`], as far as it is known before.
+    pub fn attach_later(self) -> Result<(Vec<LateQueue>, LateDevice), CardError> {
+        Ok(LateQueue::prepare(self.config, self.holders)?)
+    }
+
+    /// Hands new connections over to the process that replaces this one, which takes a second. Those of `endpoint`, which is on the device
+    /// `card`, go on here, and need to be let end: the other process gets the device when it is no longer used. False if there is
+    /// nobody to hand over to, because the ports are not shared ([`Card::share`]).
+    ///
+    /// # Errors
+    /// Those of [`XdpStatus::keep`]. New connections go to the other process nevertheless, but anybody can send SYNs in the
+    /// name of clients, which then lose connections to this process.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as [`tokio::spawn`] does.
+    pub async fn hand_over(endpoint: &Endpoint, card: &XdpStatus) -> io::Result<bool> {
+        let before = endpoint.four_tuples();
+        let kept = card.keep(&before);
+        if !card.pass_new() {
+            return Ok(false);
+        }
+        tokio::time::sleep(HANDSHAKES).await;
+        kept?;
+        let since = endpoint.four_tuples();
+        card.keep(&since)?;
+        card.pass_others();
+        let kept: HashSet<_> = before.into_iter().chain(since).collect();
+        // A handle would keep the engine from its end.
+        let engines = endpoint.all().iter().map(Arc::downgrade).collect();
+        tokio::spawn(let_go(engines, card.clone(), kept));
+        Ok(true)
+    }
+}
+
+/// Lets clients use the ports of connections that are over.
+async fn let_go(engines: Vec<Weak<Shared>>, card: XdpStatus, mut kept: HashSet<(SocketAddr, SocketAddr)>) {
+    while !kept.is_empty() {
+        tokio::time::sleep(LOOK).await;
+        let mut over: Vec<_> = kept.iter().copied().collect();
+        for engine in engines.iter().filter_map(Weak::upgrade) {
+            let engine = engine.lock();
+            over.retain(|(local, remote)| !engine.stack.has_four_tuple(*local, *remote));
+        }
+        card.let_go(&over);
+        kept.retain(|it| !over.contains(it));
     }
 }
 

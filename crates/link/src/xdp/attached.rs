@@ -1,7 +1,8 @@
 //! A device with the program on it.
 
+use std::collections::HashSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +14,8 @@ use nix::errno::Errno;
 use super::device::channels;
 use super::error::errno;
 use super::frame::SynOpening;
-use super::maps::{Duty, Maps};
+use super::holder::SharedBy;
+use super::maps::{ConnectionOwner, Duty, Maps};
 use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
 use super::screen::Screen;
@@ -34,9 +36,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long packets may be on their way through the kernel when the program begins.
 const ON_THEIR_WAY: Duration = Duration::from_millis(100);
-/// How often the kernel is asked whether it still has connections of the ports.
-const ASK: Duration = Duration::from_secs(5);
-
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
 pub(super) struct LostPackets {
@@ -74,21 +73,29 @@ enum Kernel {
     Nothing,
 }
 
+/// The connections of the kernel that the program passes because they began before it.
+#[derive(Default)]
+struct PassedConnections {
+    /// By the number of the served address. `None` if the kernel was not asked yet. Others may have begun since, which come another way.
+    left: Option<HashSet<(usize, SocketAddr)>>,
+    /// The device is handed over itself.
+    ends: bool,
+}
+
 /// The program, its maps and the holders. The fields are dropped in this order: the program first, the holders last.
 pub(super) struct Attached {
     kernel: Kernel,
     /// For their counters.
     sockets: Vec<OwnedFd>,
     /// What is served, and whether its address is there: by its number in the maps.
-    served: Mutex<Vec<(std::net::SocketAddr, Transport, bool)>>,
+    served: Mutex<Vec<(SocketAddr, Transport, bool)>>,
     pub(super) lost: LostPackets,
     device: String,
     queues: u32,
     steering: Option<Steering>,
     /// The device has another number of queues now.
     ended: AtomicBool,
-    /// When the kernel was asked for its connections.
-    asked: Mutex<Instant>,
+    passed: Mutex<PassedConnections>,
     holders: Mutex<Vec<OwnedFd>>,
 }
 
@@ -127,10 +134,26 @@ impl Attached {
         }
     }
 
+    /// These are the engine's connections, ours first, which it keeps when others are passed.
+    fn keep(&self, four_tuples: &[(SocketAddr, SocketAddr)]) -> io::Result<()> {
+        let Kernel::Program { maps, .. } = &self.kernel else { return Ok(()) };
+        // From here on the epoch stays.
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
+        four_tuples.iter().try_for_each(|(local, remote)| maps.own(*local, *remote, ConnectionOwner::Engine))
+    }
+
+    /// The engine needs no packets of these any more. One that stays in the map because of an error does no harm but to its client.
+    fn let_go(&self, four_tuples: &[(SocketAddr, SocketAddr)]) {
+        if let Kernel::Program { maps, .. } = &self.kernel {
+            four_tuples.iter().for_each(|(local, remote)| drop(maps.disown(*local, *remote)));
+        }
+    }
+
     /// New connections are the kernel's from now on, and go to the other sockets that share the ports. False if that was not prepared
     /// ([`XdpConfig::hand_over`]).
     fn pass_new(&self) -> bool {
         let Kernel::Program { maps, .. } = &self.kernel else { return false };
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
         maps.set_duty(Duty::PassNew);
         let passes = maps.has_duty(Duty::PassNew);
         if passes {
@@ -139,30 +162,46 @@ impl Attached {
         passes
     }
 
+    /// All connections are the kernel's from now on, but those that are kept.
+    fn pass_others(&self) {
+        if let Kernel::Program { maps, .. } = &self.kernel {
+            maps.change_duty(Duty::PassNew, Duty::PassOthers);
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn has_duty(&self, duty: Duty) -> bool {
         matches!(&self.kernel, Kernel::Program { maps, .. } if maps.has_duty(duty))
     }
 
-    /// Looks now and then whether the connections of the kernel, which the program passes, are over.
-    pub(super) fn settle(&self, now: Instant) {
-        let Kernel::Program { maps, .. } = &self.kernel else { return };
-        if !maps.has_duty(Duty::PassKnown) {
-            return;
+    /// Looks whether the connections of the kernel, which the program passes, are over. Then it passes none any more, and this need not be
+    /// asked again. The first look must not come before the kernel has all of them.
+    pub(super) fn has_settled(&self) -> bool {
+        let Kernel::Program { maps, .. } = &self.kernel else { return true };
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        if passed.ends || !maps.has_duty(Duty::PassKnown) {
+            return true;
         }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(*asked) < ASK {
-            return;
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut present = HashSet::new();
+        for (number, (at, ..)) in served.iter().enumerate().filter(|(_, (_, of, _))| *of == Transport::Tcp) {
+            let Ok((live, ended)) = connections::peers(*at) else { return false };
+            // Those of this host's own programs do not come by the device.
+            let others = live
+                .into_iter()
+                .chain(ended)
+                .filter(|peer| served.iter().all(|(at, ..)| at.ip() != peer.ip()));
+            present.extend(others.map(|peer| (number, peer)));
         }
-        *asked = now;
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of this host's own programs do not come by the device.
-        let is_ours = |peer: &std::net::SocketAddr| served.iter().any(|(at, ..)| at.ip() == peer.ip());
-        let is_over = |at| connections::peers(at).is_ok_and(|peers| peers.iter().all(is_ours));
-        if served.iter().all(|(at, ..)| is_over(*at)) {
-            // Another thread may have changed it meanwhile, for the end.
+        if let Some(left) = &passed.left {
+            present.retain(|peer| left.contains(peer));
+        }
+        let is_over = present.is_empty();
+        passed.left = Some(present);
+        if is_over {
             maps.change_duty(Duty::PassKnown, Duty::Take);
         }
+        is_over
     }
 
     /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
@@ -313,6 +352,26 @@ impl XdpStatus {
         }
     }
 
+    /// These are connections of the engine, its own end first: they stay its own while the device is handed over, whoever sends a SYN in
+    /// their name. Call it before [`XdpStatus::pass_new`], and again before [`XdpStatus::pass_others`] for those that began meanwhile.
+    ///
+    /// # Errors
+    /// The system's: if there are more than 262,144, and before Linux 5.19 if privileges were given up.
+    pub fn keep(&self, four_tuples: &[(SocketAddr, SocketAddr)]) -> io::Result<()> {
+        self.attached().map_or(Ok(()), |attached| attached.keep(four_tuples))
+    }
+
+    /// These connections of [`XdpStatus::keep`] are over: their clients may use the ports again, for connections to the other process.
+    pub fn let_go(&self, four_tuples: &[(SocketAddr, SocketAddr)]) {
+        self.attached().iter().for_each(|attached| attached.let_go(four_tuples));
+    }
+
+    /// All connections but those of [`XdpStatus::keep`] are the kernel's from now on. [`XdpStatus::pass_new`] comes first, and time for
+    /// handshakes that the engine has begun without keeping state.
+    pub fn pass_others(&self) {
+        self.attached().iter().for_each(|attached| attached.pass_others());
+    }
+
     /// New connections are the kernel's from now on, and go to the process that replaces this one. The others go on here. False if the ports
     /// are not shared ([`XdpConfig::hand_over`]). A device that is waited for is not taken any more.
     #[must_use]
@@ -326,13 +385,19 @@ impl XdpStatus {
         true
     }
 
+    /// Whether another process still uses the device, and this one waits for it.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(*self.taken(), Taken::NotYet(_))
+    }
+
     /// Whether the device is used now.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.attached().is_some()
     }
 
-    fn attached(&self) -> Option<Arc<Attached>> {
+    pub(super) fn attached(&self) -> Option<Arc<Attached>> {
         match &*self.taken() {
             Taken::Yes(attached) => attached.upgrade(),
             Taken::NotYet(_) | Taken::Never => None,
@@ -434,10 +499,17 @@ pub(super) fn attach(
         // What the kernel lets in from now on, the program sees. Before, sock_diag does.
         sleep(ON_THEIR_WAY);
         for holder in &holders {
-            let peers = connections::peers(holder.at()).map_err(XdpError::at("look for connections"))?;
-            peers.into_iter().try_for_each(|peer| maps.pass(peer, holder.at())).map_err(&fail)?;
+            let (live, ended) =
+                connections::peers(holder.at()).map_err(XdpError::at("look for connections"))?;
+            let own = |peer: SocketAddr| maps.own(holder.at(), peer, ConnectionOwner::Kernel);
+            live.into_iter().try_for_each(own).map_err(&fail)?;
+            // If there is no room for all, the engine answers the others with RST: their data has arrived.
+            let _ = ended.into_iter().try_for_each(own);
         }
         maps.set_duty(Duty::PassKnown);
+        // The process that had the device has ended. The next one is to get nothing before it is ready.
+        let chosen = holders.iter().try_for_each(|holder| holder.choose(SharedBy::First));
+        chosen.map_err(XdpError::at("accept alone"))?;
     }
     let sockets = sockets.into_iter().map(Wire::Xdp).collect();
     keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps })
@@ -462,7 +534,7 @@ fn keep(
         queues: device.queues,
         steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
-        asked: Mutex::new(Instant::now()),
+        passed: Mutex::default(),
         holders: Mutex::new(holders.into_iter().map(PortHolder::into_socket).collect()),
     });
     let partial = device.may_have_partial_checksums(config.mode);
@@ -475,7 +547,7 @@ fn keep(
 }
 
 /// Everything that can be known before something is changed.
-fn check(config: &XdpConfig, device: &XdpDevice, holders: &[PortHolder]) -> Result<(), XdpError> {
+pub(super) fn check(config: &XdpConfig, device: &XdpDevice, holders: &[PortHolder]) -> Result<(), XdpError> {
     let name = || device.name.clone();
     if holders.is_empty() {
         return Err(XdpError::NoPorts);

@@ -9,8 +9,9 @@ use crate::netlink::{LIST, Netlink, message};
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
-/// `TCPF_LISTEN`, and the number of TIME-WAIT.
+/// `TCPF_LISTEN`, the bits of all states, and the number of TIME-WAIT.
 const LISTEN: u32 = 1 << 10;
+const ALL: u32 = (1 << 13) - 1;
 const TIME_WAIT: u8 = 6;
 const TCP: u8 = 6;
 
@@ -36,14 +37,14 @@ pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
     Ok(present)
 }
 
-/// The other ends of the kernel's connections at `at`, also of those that begin or are over.
+/// The other ends of the kernel's connections at `at`: those that begin or are open, and those that are over, in TIME-WAIT.
 ///
 /// # Errors
 /// The system's.
-pub(super) fn peers(at: SocketAddr) -> io::Result<Vec<SocketAddr>> {
-    let mut peers = Vec::new();
-    each(at, |_, peer| peers.push(peer))?;
-    Ok(peers)
+pub(super) fn peers(at: SocketAddr) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
+    let (mut live, mut ended) = (Vec::new(), Vec::new());
+    each(at, |state, peer| if state == TIME_WAIT { &mut ended } else { &mut live }.push(peer))?;
+    Ok((live, ended))
 }
 
 fn each(at: SocketAddr, mut each: impl FnMut(u8, SocketAddr)) -> io::Result<()> {
@@ -51,7 +52,9 @@ fn each(at: SocketAddr, mut each: impl FnMut(u8, SocketAddr)) -> io::Result<()> 
     let mut body = vec![0_u8; 56];
     let family = if at.is_ipv4() { nix::libc::AF_INET } else { nix::libc::AF_INET6 };
     body.splice(..2, [family as u8, TCP]);
-    body.splice(4..8, (!LISTEN & 0xfff).to_ne_bytes());
+    body.splice(4..8, (!LISTEN & ALL).to_ne_bytes());
+    // The kernel leaves those of other ports out.
+    body.splice(8..10, at.port().to_be_bytes());
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     netlink.request(&message(BY_FAMILY, LIST, &body), |_, body| {
         if let Some((state, peer)) = connection_at(body, at) {

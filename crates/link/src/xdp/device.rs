@@ -27,6 +27,9 @@ const LOWER: u16 = 5;
 const MASTER: u16 = 10;
 const INFORMATION: u16 = 18;
 const KIND: u16 = 1;
+/// `IFLA_XDP`; `IFLA_XDP_ATTACHED`.
+const PROGRAM: u16 = 43;
+const ATTACHED: u16 = 2;
 /// `IFA_ADDRESS`, `IFA_LOCAL`, `IFA_FLAGS`.
 pub(super) const ADDRESS: u16 = 1;
 pub(super) const LOCAL: u16 = 2;
@@ -312,6 +315,20 @@ pub(super) fn has_ingress_hook(device: u32) -> io::Result<bool> {
             .map(|(_, name)| text(name));
         let here = word_at(body, 4) == Some(device);
         found |= here && matches!(kind.as_deref(), Some("clsact" | "ingress"));
+    })?;
+    Ok(found)
+}
+
+/// Whether a program of XDP is on the device.
+///
+/// # Errors
+/// The system's.
+pub(super) fn has_program(device: u32) -> io::Result<bool> {
+    let mut found = false;
+    Netlink::open(SockProtocol::NetlinkRoute)?.request(&question(device), |_, body| {
+        let parts = attributes(body.get(LINK_BYTES..).unwrap_or_default());
+        let mut program = parts.filter(|(kind, _)| *kind == PROGRAM).flat_map(|(_, value)| attributes(value));
+        found |= program.any(|(kind, mode)| kind == ATTACHED && mode.first() != Some(&0));
     })?;
     Ok(found)
 }

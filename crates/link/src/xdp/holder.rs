@@ -29,6 +29,13 @@ const PASS: SockFilter = SockFilter::new(RETURN, 0, 0, u32::MAX);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
+/// One of the processes that share a port, by the order in which they began to listen. When one ends, the last takes its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SharedBy {
+    First = 0,
+    Second = 1,
+}
+
 /// A socket that holds a port.
 #[derive(Debug)]
 pub struct PortHolder {
@@ -66,8 +73,8 @@ impl PortHolder {
         Ok(Self { socket, at: local, transport })
     }
 
-    /// Shares `at` in TCP with other processes of this user that do so, and takes all connections that reach the kernel, from now on, in
-    /// place of one other. Of those by the device with the number `device` it takes what `allow` allows.
+    /// Shares `at` in TCP with one other process of this user that does so. When the device is taken or waited for, and not before, it takes
+    /// all connections that reach the kernel. Of those by the device with the number `device` it takes what `allow` allows.
     ///
     /// # Errors
     /// As [`PortHolder::new`]. Some hundred prefixes are too many for the kernel.
@@ -85,9 +92,13 @@ impl PortHolder {
         socket.bind(&at.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         socket.listen(BACKLOG)?;
-        // The sockets of the group have numbers in the order in which they began to listen. If none has this number, all take turns.
-        sys::choose_in_group(&socket, 1)?;
         Ok(Self { socket, at: local, transport: Transport::Tcp })
+    }
+
+    /// All connections that the kernel accepts at a shared port go to this one of the processes, from now on. If there is none with this
+    /// number, they go to all in turn.
+    pub(super) fn choose(&self, process: SharedBy) -> io::Result<()> {
+        sys::choose_in_group(&self.socket, process as u32)
     }
 
     /// Another handle of the same socket.

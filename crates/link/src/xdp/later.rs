@@ -3,20 +3,25 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::mpsc;
 use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::attached::attach;
-use super::device::XdpDevice;
+use super::attached::{attach, check};
+use super::device::{XdpDevice, has_program};
+use super::holder::SharedBy;
+use super::privileges::AttachPrivileges;
 use super::{PortHolder, Xdp, XdpConfig, XdpError, XdpQueue, XdpStatus};
 use crate::link::{ComesHere, Link};
 
 /// How often the device is tried, and how often if it is refused for a reason that does not go by itself.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONG_PAUSE: Duration = Duration::from_secs(1);
+/// How often the kernel is asked whether it still has connections of the ports.
+const ASK: Duration = Duration::from_secs(5);
 
 /// A queue of a device that another process may still use. Until that has ended, nothing comes by it, and what is sent is lost.
 #[derive(Debug)]
@@ -33,72 +38,125 @@ enum State {
     Never,
 }
 
+/// A device that is to be taken when everything else is ready.
+#[derive(Debug)]
+pub struct LateDevice {
+    config: XdpConfig,
+    holders: Vec<PortHolder>,
+    queues: Vec<Sender>,
+}
+
 impl LateQueue {
-    /// Takes the device as soon as it is free, with the ports of [`PortHolder::shared`] and [`XdpConfig::hand_over`]. A
-    /// thread waits for that. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
-    /// device is not taken any more. If the device is refused meanwhile for another reason than that it is busy,
-    /// [`XdpStatus::waits_because`] has it, and the thread goes on.
+    /// Prepares to take a device with the ports of [`PortHolder::shared`] and [`XdpConfig::hand_over`]. It changes nothing: the process that
+    /// uses the device now also has all connections that the kernel accepts.
     ///
     /// # Errors
-    /// What [`Xdp::attach`] says about the device now, except that it is busy.
-    pub fn attach(config: XdpConfig, holders: Vec<PortHolder>) -> Result<(Vec<Self>, XdpStatus), XdpError> {
+    /// What can be known of those of [`Xdp::attach`].
+    pub fn prepare(config: XdpConfig, holders: Vec<PortHolder>) -> Result<(Vec<Self>, LateDevice), XdpError> {
         let device = XdpDevice::find(&config.device)?;
+        check(&config, &device, &holders)?;
         let (senders, queues): (Vec<_>, Vec<_>) = (0..device.queues)
             .map(|_| {
                 let (sender, receiver) = oneshot::channel();
                 (sender, Self { state: State::Waiting(receiver), mtu: device.mtu })
             })
             .unzip();
+        Ok((queues, LateDevice { config, holders, queues: senders }))
+    }
+}
+
+impl LateDevice {
+    /// Accepts the kernel's connections of the ports from now on, and takes the device, or waits for it.
+    ///
+    /// A thread waits. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
+    /// device is not taken any more. If the device is refused meanwhile for another reason than that it is busy,
+    /// [`XdpStatus::waits_because`] has it, and the thread goes on. [`give_up_privileges`](super::give_up_privileges) leaves
+    /// this thread what it needs: `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` and `CAP_IPC_LOCK`, also if the process becomes
+    /// another user.
+    ///
+    /// # Errors
+    /// What [`Xdp::attach`] says about the device now, except that it is busy.
+    pub fn begin(self) -> Result<XdpStatus, XdpError> {
+        let chosen = self.holders.iter().try_for_each(|holder| holder.choose(SharedBy::Second));
+        chosen.map_err(XdpError::at("accept in place of another process"))?;
         let status = XdpStatus::later();
-        match attempt(&config, &holders) {
-            Ok(taken) => give(taken, senders, &status),
-            Err(XdpError::Busy { .. }) => {
-                let status = status.clone();
-                let waiting = move || wait(&config, &holders, senders, &status);
-                let thread = thread::Builder::new().name("card".to_owned());
-                thread.spawn(waiting).map_err(XdpError::at("wait for the device"))?;
-            }
+        let taken = match self.attempt() {
+            Ok(taken) => Some(taken),
+            Err(XdpError::Busy { .. }) => None,
             Err(error) => return Err(error),
+        };
+        let (begun, begins) = mpsc::sync_channel(1);
+        let thread_status = status.clone();
+        let body = move || {
+            let privileges = AttachPrivileges::take();
+            let _ = begun.send(());
+            self.run(taken, privileges, &thread_status);
+        };
+        let thread = thread::Builder::new().name("card".to_owned());
+        thread.spawn(body).map_err(XdpError::at("wait for the device"))?;
+        // Whoever gives up privileges from now on knows the thread. An error says that it has begun and ended.
+        let _ = begins.recv();
+        Ok(status)
+    }
+
+    fn run(self, taken: Option<Vec<XdpQueue>>, privileges: AttachPrivileges, status: &XdpStatus) {
+        let taken = taken.or_else(|| self.wait(&privileges, status));
+        drop(privileges);
+        let Self { queues, holders, .. } = self;
+        // The device has its own handles of them.
+        drop(holders);
+        let Some(taken) = taken else { return };
+        if !taken.first().is_some_and(|queue| status.becomes(&queue.status())) {
+            return;
         }
-        Ok((queues, status))
+        // A device that has another number of queues than before is given up: some links fail.
+        let mut taken = taken.into_iter();
+        for queue in queues {
+            let _ = queue.send(taken.next().ok_or_else(|| io::ErrorKind::NotConnected.into()));
+        }
+        drop(taken);
+        loop {
+            thread::sleep(ASK);
+            if status.attached().is_none_or(|attached| attached.has_settled()) {
+                return;
+            }
+        }
+    }
+
+    /// `None` if the device is not wanted any more.
+    fn wait(&self, privileges: &AttachPrivileges, status: &XdpStatus) -> Option<Vec<XdpQueue>> {
+        while !self.queues.iter().any(Sender::is_closed) {
+            privileges.raise();
+            let (because, pause) = match self.attempt() {
+                Ok(taken) => return Some(taken),
+                Err(XdpError::Busy { .. } | XdpError::Down(_)) => (None, PAUSE),
+                Err(error) => (Some(error.to_string()), LONG_PAUSE),
+            };
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                if !status.waits(because.clone()) {
+                    return None;
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+        None
+    }
+
+    /// Without patience: whoever waits for the device tries again, and nothing is to keep the ports when it stops to wait. A device in use is
+    /// not looked at further: attaching locks memory, and the search for the user reads all of `/proc`.
+    fn attempt(&self) -> Result<Vec<XdpQueue>, XdpError> {
+        let device = XdpDevice::find(&self.config.device)?;
+        check(&self.config, &device, &self.holders)?;
+        if has_program(device.index).map_err(XdpError::at("look at the device"))? {
+            return Err(XdpError::Busy { device: device.name, by: "another process".to_owned() });
+        }
+        let clones: io::Result<Vec<PortHolder>> = self.holders.iter().map(PortHolder::try_clone).collect();
+        attach(&self.config, clones.map_err(XdpError::at("keep the sockets"))?, Duration::ZERO)
     }
 }
 
 type Sender = oneshot::Sender<io::Result<XdpQueue>>;
-
-/// Without patience: whoever waits for the device tries again, and nothing is to keep the ports when it stops to wait.
-fn attempt(config: &XdpConfig, holders: &[PortHolder]) -> Result<Vec<XdpQueue>, XdpError> {
-    let clones: io::Result<Vec<PortHolder>> = holders.iter().map(PortHolder::try_clone).collect();
-    attach(config, clones.map_err(XdpError::at("keep the sockets"))?, Duration::ZERO)
-}
-
-fn wait(config: &XdpConfig, holders: &[PortHolder], senders: Vec<Sender>, status: &XdpStatus) {
-    while !senders.iter().any(Sender::is_closed) {
-        let (because, pause) = match attempt(config, holders) {
-            Ok(taken) => return give(taken, senders, status),
-            Err(XdpError::Busy { .. } | XdpError::Down(_)) => (None, PAUSE),
-            Err(error) => (Some(error.to_string()), LONG_PAUSE),
-        };
-        let until = Instant::now() + pause;
-        while Instant::now() < until {
-            if !status.waits(because.clone()) {
-                return;
-            }
-            thread::sleep(PAUSE);
-        }
-    }
-}
-
-fn give(taken: Vec<XdpQueue>, senders: Vec<Sender>, status: &XdpStatus) {
-    if !taken.first().is_some_and(|queue| status.becomes(&queue.status())) {
-        return;
-    }
-    // A device that has another number of queues than before is given up: some links fail.
-    let mut taken = taken.into_iter();
-    for sender in senders {
-        let _ = sender.send(taken.next().ok_or_else(|| io::ErrorKind::NotConnected.into()));
-    }
-}
 
 impl Link for LateQueue {
     fn mtu(&self) -> usize {

@@ -37,7 +37,9 @@ const PRESENT_BYTES: u32 = 8;
 /// The size of a [`Duty`].
 const DUTY_BYTES: u32 = 8;
 
-/// Connections of the kernel that are known, at most: those that had a packet last.
+/// Connections whose owner is known, at most.
+const MOST_OWNED: u32 = 1 << 18;
+/// Connections that began while the program passed those, at most: the last ones.
 const MOST_PASSED: u32 = 1 << 16;
 /// The size of a four-tuple: two addresses and two ports.
 pub(super) const TUPLE_BYTES: u32 = 36;
@@ -49,24 +51,42 @@ pub(super) const TUPLE_BYTES: u32 = 36;
 pub(super) enum Duty {
     /// It takes all.
     Take = 0,
-    /// It passes connections that begin now, and takes the others.
+    /// It passes connections that begin now, remembers and passes them later, and takes the others.
     PassNew = 1,
     /// It passes the connections that it has passed before, and takes the others.
     PassKnown = 2,
     /// It passes all, and remembers those that begin.
     PassAll = 3,
+    /// It passes all but the engine's.
+    PassOthers = 4,
+}
+
+/// Whose a connection is, whatever the program sees of it later. Anybody can send a SYN in another host's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionOwner {
+    /// The kernel has it.
+    Kernel = 0,
+    /// The engine has it.
+    Engine = 1,
 }
 
 /// A duty has these lower bits of a number. The others are its epoch, which ends when the program takes all again: a four-tuple that was
 /// passed in an earlier epoch may be another connection's by then.
 pub(super) const DUTY_BITS: u32 = 8;
 
-/// What a program needs for [`Duty`].
+/// What a program needs for [`Duty`]: its number is in `now`.
 struct Passing {
     duty: OwnedFd,
     now: Map,
-    /// Four-tuples that were passed, with the epoch.
+    /// Four-tuples with their owner and the epoch: see [`owned`].
+    owned: OwnedFd,
+    /// Four-tuples of connections that began, and were passed, with the epoch in the same form.
     passed: OwnedFd,
+}
+
+/// The value of a four-tuple.
+const fn owned(epoch: u64, owner: ConnectionOwner) -> u32 {
+    (epoch as u32) << 1 | owner as u32
 }
 
 impl Passing {
@@ -138,8 +158,10 @@ impl Maps {
             let len = NonZeroUsize::new(DUTY_BYTES as usize).ok_or(io::ErrorKind::InvalidInput)?;
             let now = Map::of(&duty, len, 0, true)?;
             counter(&now, 0).store(Duty::PassAll as u64, Ordering::Relaxed);
-            let passed = sys::create_map(&shape(RECENT, TUPLE_BYTES, 4, MOST_PASSED, 0, "ff_passed"))?;
-            Some(Passing { duty, now, passed })
+            let owned = shape(HASH, TUPLE_BYTES, 4, MOST_OWNED, NO_PREALLOCATION, "ff_owned");
+            let passed = shape(RECENT, TUPLE_BYTES, 4, MOST_PASSED, 0, "ff_passed");
+            let (owned, passed) = (sys::create_map(&owned)?, sys::create_map(&passed)?);
+            Some(Passing { duty, now, owned, passed })
         } else {
             None
         };
@@ -182,9 +204,10 @@ impl Maps {
         self.openings.as_raw_fd()
     }
 
-    /// The maps of the duty, and of what was passed.
-    pub(super) fn passing(&self) -> Option<(i32, i32)> {
-        self.passing.as_ref().map(|passing| (passing.duty.as_raw_fd(), passing.passed.as_raw_fd()))
+    /// The maps of the duty, of connections whose owner is known, and of what was passed.
+    pub(super) fn passing(&self) -> Option<[i32; 3]> {
+        let Passing { duty, owned, passed, .. } = self.passing.as_ref()?;
+        Some([duty, owned, passed].map(|map| map.as_raw_fd()))
     }
 
     /// What the program does from now on, if it can pass connections.
@@ -208,14 +231,30 @@ impl Maps {
         now & ((1 << DUTY_BITS) - 1) == duty as u64
     }
 
-    /// The kernel has this connection.
-    pub(super) fn pass(&self, from: SocketAddr, to: SocketAddr) -> io::Result<()> {
+    /// This connection of `remote` to `local` has this owner.
+    ///
+    /// # Errors
+    /// The system's: [`io::ErrorKind::ArgumentListTooLong`] if there is no room, and without privileges before Linux 5.19.
+    pub(super) fn own(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        owner: ConnectionOwner,
+    ) -> io::Result<()> {
         let Some(passing) = &self.passing else { return Ok(()) };
-        let mut key = [from, to].map(|at| mapped(at.ip())).concat();
-        key.extend(from.port().to_be_bytes());
-        key.extend(to.port().to_be_bytes());
         let epoch = passing.now().load(Ordering::Relaxed) >> DUTY_BITS;
-        sys::set_element(passing.passed.as_fd(), &key, &(epoch as u32).to_ne_bytes())
+        sys::set_element(passing.owned.as_fd(), &tuple(local, remote), &owned(epoch, owner).to_ne_bytes())
+    }
+
+    /// Nobody owns this connection any more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn disown(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+        match &self.passing {
+            Some(passing) => sys::delete_element(passing.owned.as_fd(), &tuple(local, remote)),
+            None => Ok(()),
+        }
     }
 
     /// How many SYNs of each kind the program has taken at a queue.
@@ -268,6 +307,13 @@ impl Maps {
     pub(super) fn dropped(&self, why: Dropped) -> u64 {
         counter(&self.counted, why as usize).load(Ordering::Relaxed)
     }
+}
+
+fn tuple(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+    let mut key = [remote, local].map(|at| mapped(at.ip())).concat();
+    key.extend(remote.port().to_be_bytes());
+    key.extend(local.port().to_be_bytes());
+    key
 }
 
 fn mapped(ip: IpAddr) -> [u8; 16] {

@@ -56,7 +56,7 @@ pub use device::XdpDevice;
 pub use error::XdpError;
 pub use holder::PortHolder;
 pub use joined::Joined;
-pub use later::LateQueue;
+pub use later::{LateDevice, LateQueue};
 pub use privileges::give_up_privileges;
 pub use queue::{Xdp, XdpQueue};
 

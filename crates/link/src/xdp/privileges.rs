@@ -4,10 +4,11 @@
 //! the C library does for `setuid(2)`.
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ const PORTS: u64 = 1 << 10;
 const NETWORK: u64 = 1 << 12;
 /// What stays of what a process has.
 const KEPT: u64 = FILES | PORTS | NETWORK;
+/// What attaching needs: also `CAP_NET_RAW`, `CAP_IPC_LOCK` and `CAP_BPF`.
+const ATTACH: u64 = NETWORK | 1 << 13 | 1 << 14 | 1 << 39;
 
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
@@ -35,11 +38,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// One caller at a time.
 static TURN: Mutex<()> = Mutex::new(());
+/// Threads that wait to attach a card, and keep what that needs.
+static ATTACHING: Mutex<BTreeSet<libc::pid_t>> = Mutex::new(BTreeSet::new());
 /// What the handler keeps.
 static KEEP: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Gives up all capabilities of this process that a card needs at its start only, in all threads, for good. Call it when all devices are
-/// attached: no other one can be attached later.
+/// attached, or waited for ([`LateDevice`](super::LateDevice)): no other one can be attached later.
 ///
 /// Of what the process has, it keeps `CAP_NET_ADMIN`, by which a card lets the kernel resolve next hops, `CAP_NET_BIND_SERVICE`,
 /// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`. A card does without them, too: then it sends a next hop that the kernel does not know an
@@ -71,8 +76,8 @@ fn keep_in_all_threads(keep: u64) -> io::Result<()> {
         }
         right = 0;
         for thread in left {
-            // One is enough: the kernel keeps it until the thread runs.
-            if signalled.insert(thread) {
+            // One is enough: the kernel keeps it until the thread runs. Those that wait for a card look themselves.
+            if signalled.insert(thread) && !attaching().contains(&thread) {
                 send(signal, thread);
             }
         }
@@ -92,12 +97,66 @@ fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
             Err(error) => return Err(error),
         };
         let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let waits = thread.is_some_and(|thread| attaching().contains(&thread));
+        let keep = if waits { ATTACH } else { keep };
         let may_get_more = status.lines().any(|line| line == "NoNewPrivs:\t0");
         if may_get_more || status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
             found.push(thread.ok_or(io::ErrorKind::InvalidData)?);
         }
     }
     Ok(found)
+}
+
+fn attaching() -> MutexGuard<'static, BTreeSet<libc::pid_t>> {
+    ATTACHING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the calling thread keeps to attach a card when the process becomes another user, or gives up its privileges. When this is dropped, by
+/// the same thread, nothing of that is left to a process that has done so.
+pub(super) struct AttachPrivileges {
+    thread: libc::pid_t,
+    /// They belong to the thread.
+    _here: PhantomData<*const ()>,
+}
+
+impl AttachPrivileges {
+    pub(super) fn take() -> Self {
+        let thread = nix::unistd::gettid().as_raw();
+        attaching().insert(thread);
+        // SAFETY: no pointer is passed.
+        unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) };
+        Self { thread, _here: PhantomData }
+    }
+
+    /// Makes them effective, which they are not when the process has become another user. Gives up the others if the process has. Not before:
+    /// the C library ends a process that becomes another user if one of its threads may not. An error shows when the card is attached.
+    pub(super) fn raise(&self) {
+        if has_given_up() {
+            let _ = reduce(ATTACH);
+        }
+        let _ = change(|part, number| part.effective |= part.permitted & half(ATTACH, number));
+    }
+}
+
+impl Drop for AttachPrivileges {
+    fn drop(&mut self) {
+        // From here on it is a thread as the others, if the process has not become another user yet.
+        // SAFETY: no pointer is passed.
+        unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 0, 0, 0, 0) };
+        attaching().remove(&self.thread);
+        if has_given_up() {
+            let _ = reduce(0);
+        }
+    }
+}
+
+fn has_given_up() -> bool {
+    KEEP.load(Ordering::SeqCst) != u64::MAX
+}
+
+/// The 32 capabilities of this part of a set.
+const fn half(set: u64, part: usize) -> u32 {
+    (set >> (32 * part)) as u32
 }
 
 /// Whether a thread's file cannot be read because the thread has ended. Any other error, as for want of descriptors, leaves it unknown
@@ -174,10 +233,6 @@ struct Part {
 
 /// Keeps these capabilities of those that the calling thread has, in all sets. Makes system calls only.
 pub(super) fn reduce(keep: u64) -> io::Result<()> {
-    let mut head = Head { version: VERSION, thread: 0 };
-    let mut parts = [Part::default(); 2];
-    // SAFETY: the structures that the kernel reads and writes; two parts belong to this version.
-    checked(unsafe { libc::syscall(libc::SYS_capget, &mut head, parts.as_mut_ptr()) as libc::c_int })?;
     for number in 0..MOST {
         if keep & 1 << number == 0 {
             // Without CAP_SETPCAP the bounding set stays, from which a program that root runs has its capabilities.
@@ -187,12 +242,22 @@ pub(super) fn reduce(keep: u64) -> io::Result<()> {
     }
     // SAFETY: no pointer is passed.
     checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
-    for (part, keep) in parts.iter_mut().zip([keep as u32, (keep >> 32) as u32]) {
+    change(|part, number| {
+        let keep = half(keep, number);
         part.effective &= keep;
         part.permitted &= keep;
         // Ambient ones go with them: what another program gets.
         part.inheritable = 0;
-    }
+    })
+}
+
+/// Changes the capabilities of the calling thread. Makes system calls only.
+fn change(change: impl Fn(&mut Part, usize)) -> io::Result<()> {
+    let mut head = Head { version: VERSION, thread: 0 };
+    let mut parts = [Part::default(); 2];
+    // SAFETY: the structures that the kernel reads and writes; two parts belong to this version.
+    checked(unsafe { libc::syscall(libc::SYS_capget, &mut head, parts.as_mut_ptr()) as libc::c_int })?;
+    parts.iter_mut().enumerate().for_each(|(number, part)| change(part, number));
     // SAFETY: as above; the kernel only reads.
     checked(unsafe { libc::syscall(libc::SYS_capset, &mut head, parts.as_ptr()) as libc::c_int })
 }

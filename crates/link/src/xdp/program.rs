@@ -9,7 +9,7 @@
 
 use super::assembler::{Assembler, Label, Op, Reg, When, Width};
 use super::frame::SynOpening;
-use super::maps::{DUTY_BITS, Duty, Maps, TUPLE_BYTES};
+use super::maps::{ConnectionOwner, DUTY_BITS, Duty, Maps, TUPLE_BYTES};
 
 use Op::{Add, And, Move, Or, ShiftRight};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -65,9 +65,9 @@ const WORDS: i16 = 5;
 /// The key of a queue, and that of a served address.
 const OPENINGS: i16 = -64;
 const PRESENT: i16 = -68;
-/// A four-tuple: 16 bytes for each address, and two ports; its value is the epoch.
+/// A four-tuple: 16 bytes for each address, and two ports; and its value, if it is the kernel's.
 const TUPLE: i16 = -108;
-const EPOCH: i16 = -112;
+const KERNELS: i16 = -112;
 const _: () = assert!(TUPLE + TUPLE_BYTES as i16 <= PRESENT);
 
 /// An address of IPv4 as the first twelve bytes of a mapped address of IPv6, and the rest.
@@ -105,13 +105,15 @@ pub(super) fn assemble(mac: [u8; 6], maps: &Maps, any: bool) -> Option<Vec<u64>>
 }
 
 impl Assembler {
-    /// Reads the duty into `R9`, and its epoch into the stack.
+    /// Reads the duty into `R9`. The value of the kernel's four-tuples goes onto the stack.
     fn load_duty(&mut self, duty: i32) {
         self.map_value(R1, duty);
         self.load(Double, R9, R1, 0);
         self.register(Move, R2, R9);
         self.number(ShiftRight, R2, DUTY_BITS.cast_signed());
-        self.store(Word, R10, EPOCH, R2);
+        // Behind the epoch there is one bit, for the owner.
+        self.register(Add, R2, R2);
+        self.store(Word, R10, KERNELS, R2);
         self.number(And, R9, (1 << DUTY_BITS) - 1);
     }
 }
@@ -153,7 +155,7 @@ impl<'a> Filter<'a> {
 
     /// Passes the packet, whose TCP header would be at `at`, if its connection is the kernel's ([`Duty`]).
     fn kernels(&mut self, v6: bool, protocol: i16, at: i16) {
-        let Some((duty, passed)) = self.maps.passing() else { return };
+        let Some([duty, owned, passed]) = self.maps.passing() else { return };
         let (on, known, pass) = (self.asm.label(), self.asm.label(), self.pass);
         let asm = &mut self.asm;
         asm.load_duty(duty);
@@ -164,27 +166,30 @@ impl<'a> Filter<'a> {
         let source = if v6 { ETH + 8 } else { ETH + 12 };
         let width = if v6 { 16 } else { 4 };
         self.tuple(v6, [source, source + width], [at, at + 2]);
+        self.owned(owned, on);
         let asm = &mut self.asm;
+        asm.jump_number(Equal, R9, Duty::PassOthers as i32, pass);
+        asm.jump_number(Equal, R9, Duty::PassKnown as i32, known);
         asm.load(Byte, R2, R7, at + 13);
         asm.number(And, R2, 0x12);
         asm.jump_number(NotEqual, R2, 0x02, known);
-        asm.jump_number(Equal, R9, Duty::PassKnown as i32, known);
         asm.map(R1, passed);
         asm.register(Move, R2, R10);
         asm.number(Add, R2, TUPLE.into());
         asm.register(Move, R3, R10);
-        asm.number(Add, R3, EPOCH.into());
+        asm.number(Add, R3, KERNELS.into());
         asm.number(Move, R4, 0);
         asm.call(UPDATE);
         asm.jump(pass);
         asm.place(known);
         asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
-        self.known(passed, on);
+        self.passed(passed, on);
+        self.asm.place(on);
     }
 
     /// Passes an ICMP message that quotes a packet of the kernel's, at `quoted` with the ports at `ports`, if it is TCP.
     fn kernels_error(&mut self, v6: bool, quoted: i16, ports: i16) {
-        let Some((duty, passed)) = self.maps.passing() else { return };
+        let Some([duty, owned, passed]) = self.maps.passing() else { return };
         let (on, pass) = (self.asm.label(), self.pass);
         let (protocol, source) = if v6 { (quoted + 6, quoted + 8) } else { (quoted + 9, quoted + 12) };
         let width = if v6 { 16 } else { 4 };
@@ -193,21 +198,37 @@ impl<'a> Filter<'a> {
         asm.jump_number(Equal, R9, Duty::Take as i32, on);
         asm.load(Byte, R2, R7, protocol);
         asm.jump_number(NotEqual, R2, 6, on);
-        asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
         // The quoted packet went the other way.
         self.tuple(v6, [source + width, source], [ports + 2, ports]);
-        self.known(passed, on);
+        self.owned(owned, on);
+        self.asm.jump_number(Equal, R9, Duty::PassOthers as i32, pass);
+        self.asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
+        self.passed(passed, on);
+        self.asm.place(on);
     }
 
-    /// Passes the packet if its four-tuple was passed in this epoch. Else it goes on at `on`, which is placed here.
-    fn known(&mut self, passed: i32, on: Label) {
+    /// If the owner of the connection is known in this epoch, passes the kernel's, and goes to `taken` with the engine's.
+    fn owned(&mut self, owned: i32, taken: Label) {
+        let unknown = self.asm.label();
+        self.look_up(owned, TUPLE);
+        let asm = &mut self.asm;
+        asm.jump_number(Equal, R0, 0, unknown);
+        asm.load(Word, R1, R0, 0);
+        asm.load(Word, R2, R10, KERNELS);
+        asm.jump_register(Equal, R1, R2, self.pass);
+        asm.number(Add, R2, ConnectionOwner::Engine as i32);
+        asm.jump_register(Equal, R1, R2, taken);
+        asm.place(unknown);
+    }
+
+    /// Passes the packet if its four-tuple was passed in this epoch. Else it goes to `no`.
+    fn passed(&mut self, passed: i32, no: Label) {
         self.look_up(passed, TUPLE);
         let asm = &mut self.asm;
-        asm.jump_number(Equal, R0, 0, on);
+        asm.jump_number(Equal, R0, 0, no);
         asm.load(Word, R1, R0, 0);
-        asm.load(Word, R2, R10, EPOCH);
+        asm.load(Word, R2, R10, KERNELS);
         asm.jump_register(Equal, R1, R2, self.pass);
-        asm.place(on);
     }
 
     /// Writes a four-tuple from these places of the packet.

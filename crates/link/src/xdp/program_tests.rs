@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::frame::SynOpening;
-use super::maps::{Duty, Maps};
+use super::maps::{ConnectionOwner, Duty, Maps};
 use super::program::{Dropped, assemble};
 use super::screen::{FrameFate, Screen};
 use super::{Allow, Transport, sys};
@@ -307,50 +307,116 @@ fn what_is_not_served_any_more_is_the_kernels() {
     }
 }
 
+/// What the program says about packets between a client's ports and a server.
+struct Between<'a> {
+    bench: &'a Bench,
+    client: &'static str,
+    server: &'static str,
+}
+
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+impl Between<'_> {
+    fn from(&self, port: u16) -> String {
+        self.client.replace(":5000", &format!(":{port}"))
+    }
+
+    fn segment(&self, port: u16, flags: u8) -> FrameFate {
+        let mut packet = packet(6, &self.from(port), self.server);
+        let at = if self.client.starts_with('[') { 40 } else { 20 };
+        packet[at + 12..at + 14].copy_from_slice(&[0x50, flags]);
+        self.bench.maps.let_open(0, self.bench.maps.opened(0).map(|count| count + SYNS));
+        self.bench.fate_by_program(&frame(&packet))
+    }
+
+    fn error(&self, port: u16) -> FrameFate {
+        let host = |at: &str| at.rsplit_once(':').unwrap().0.to_owned();
+        let too_big = if self.client.starts_with('[') { 2 } else { 3 };
+        let (from, to) = (host(self.client), host(self.server));
+        self.bench.fate_by_program(&frame(&report(too_big, &from, &to, self.server, &self.from(port), 6)))
+    }
+
+    /// Of a connection that begins, goes on, and has an error.
+    fn all(&self, port: u16) -> [FrameFate; 3] {
+        [self.segment(port, SYN), self.segment(port, ACK), self.error(port)]
+    }
+
+    fn own(&self, port: u16, owner: ConnectionOwner) {
+        self.bench.maps.own(self.server.parse().unwrap(), self.from(port).parse().unwrap(), owner).unwrap();
+    }
+
+    fn has(&self, duty: Duty) {
+        self.bench.maps.set_duty(duty);
+        assert!(self.bench.maps.has_duty(duty));
+    }
+}
+
+/// Runs the test for IPv4 and IPv6.
+fn between(test: fn(&Between<'_>)) {
+    let Some(bench) = Bench::that_passes(None, true) else { return };
+    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
+        bench.maps.set_duty(Duty::Take);
+        test(&Between { bench: &bench, client, server });
+    }
+}
+
+const PASSED: [FrameFate; 3] = [FrameFate::Passed; 3];
+const TAKEN: [FrameFate; 3] = [FrameFate::Taken; 3];
+
 /// With two processes at a port, connections go where they began: SYNs by the program's duty, the rest by what it remembers.
 #[test]
 fn connections_of_the_kernel_are_passed() {
-    let Some(bench) = Bench::that_passes(None, true) else { return };
-    for (client, server) in CLIENTS.into_iter().zip(SERVERS) {
-        bench.maps.let_open(0, bench.maps.opened(0).map(|count| count + 100));
-        let from = |port: u16| client.replace(":5000", &format!(":{port}"));
-        let segment = |port: u16, flags: u8| {
-            let mut packet = packet(6, &from(port), server);
-            let at = if client.starts_with('[') { 40 } else { 20 };
-            packet[at + 12..at + 14].copy_from_slice(&[0x50, flags]);
-            bench.fate_by_program(&frame(&packet))
-        };
-        let host = |at: &str| at.rsplit_once(':').unwrap().0.to_owned();
-        let error = |port: u16| {
-            let too_big = if client.starts_with('[') { 2 } else { 3 };
-            let report = report(too_big, &host(client), &host(server), server, &from(port), 6);
-            bench.fate_by_program(&frame(&report))
-        };
-        let datagram = frame(&packet(17, client, &server.replace(":80", ":81")));
-        let (syn, ack) = (0x02, 0x10);
+    between(|it| {
         // At the start, until it is known what the kernel has.
-        bench.maps.set_duty(Duty::PassAll);
-        assert_eq!([segment(1, syn), segment(2, ack), error(2)], [FrameFate::Passed; 3]);
-        bench.maps.pass(from(3).parse().unwrap(), server.parse().unwrap()).unwrap();
-        bench.maps.set_duty(Duty::PassKnown);
-        for known in [1, 3] {
-            assert_eq!([segment(known, ack), segment(known, syn), error(known)], [FrameFate::Passed; 3]);
-        }
-        assert_eq!([segment(2, ack), segment(4, syn), segment(4, ack), error(4)], [FrameFate::Taken; 4]);
+        it.has(Duty::PassAll);
+        assert_eq!([it.segment(1, SYN), it.segment(2, ACK), it.error(2)], PASSED);
+        it.own(3, ConnectionOwner::Kernel);
+        it.has(Duty::PassKnown);
+        assert_eq!([it.all(1), it.all(3)], [PASSED; 2]);
+        assert_eq!([it.all(2), it.all(4)], [TAKEN; 2]);
         // At the end.
-        bench.maps.set_duty(Duty::PassNew);
-        assert_eq!([segment(5, syn), segment(5, ack), error(5)], [FrameFate::Passed; 3]);
-        assert_eq!([segment(4, ack), error(4)], [FrameFate::Taken; 2]);
-        assert_eq!([segment(1, ack), segment(3, ack), error(3)], [FrameFate::Passed; 3]);
-        assert_eq!(bench.fate_by_program(&datagram), FrameFate::Taken);
-        bench.maps.set_duty(Duty::Take);
-        assert_eq!([segment(1, ack), segment(5, ack), segment(6, syn), error(5)], [FrameFate::Taken; 4]);
+        it.has(Duty::PassNew);
+        assert_eq!(it.all(5), PASSED);
+        assert_eq!([it.segment(4, ACK), it.error(4)], [FrameFate::Taken; 2]);
+        assert_eq!([it.segment(1, ACK), it.segment(3, ACK), it.error(3)], PASSED);
+        let datagram = frame(&packet(17, it.client, &it.server.replace(":80", ":81")));
+        assert_eq!(it.bench.fate_by_program(&datagram), FrameFate::Taken);
+        it.has(Duty::Take);
+        assert_eq!([it.segment(1, ACK), it.segment(5, ACK), it.segment(6, SYN)], TAKEN);
+        assert_eq!([it.error(5), it.error(3)], [FrameFate::Taken; 2]);
         // Later, at the next end: clients have used the ports again since, for connections that were taken.
-        bench.maps.set_duty(Duty::PassNew);
-        assert_eq!([segment(7, syn), segment(7, ack), error(7)], [FrameFate::Passed; 3]);
-        assert_eq!([segment(1, ack), segment(3, ack), segment(5, ack), error(5)], [FrameFate::Taken; 4]);
-        bench.maps.set_duty(Duty::Take);
-    }
+        it.has(Duty::PassNew);
+        assert_eq!(it.all(7), PASSED);
+        assert_eq!([it.segment(1, ACK), it.segment(3, ACK), it.segment(5, ACK)], TAKEN);
+        assert_eq!([it.error(5), it.error(3)], [FrameFate::Taken; 2]);
+    });
+}
+
+/// Anybody can send a SYN in another host's name: it moves no connection from one process to the other.
+#[test]
+fn a_forged_syn_moves_no_connection() {
+    between(|it| {
+        it.own(1, ConnectionOwner::Engine);
+        it.has(Duty::PassNew);
+        assert_eq!([it.all(1), it.all(1)], [TAKEN; 2]);
+        assert_eq!(it.all(2), PASSED);
+        // One that began meanwhile, by a SYN cookie.
+        assert_eq!(it.segment(3, ACK), FrameFate::Taken);
+        it.own(3, ConnectionOwner::Engine);
+        it.bench.maps.change_duty(Duty::PassNew, Duty::PassOthers);
+        assert_eq!([it.all(1), it.all(3)], [TAKEN; 2]);
+        // However many SYNs come, they push out nothing: nothing of them is remembered.
+        assert_eq!([it.all(4), it.all(2)], [PASSED; 2]);
+        assert_eq!([it.segment(5, ACK), it.error(5)], [FrameFate::Passed; 2]);
+        // It is over, and its client uses the port again.
+        it.bench.maps.disown(it.server.parse().unwrap(), it.from(1).parse().unwrap()).unwrap();
+        assert_eq!(it.all(1), PASSED);
+        // Another process has taken over, and is replaced itself.
+        it.has(Duty::Take);
+        it.has(Duty::PassOthers);
+        assert_eq!(it.all(3), PASSED);
+    });
 }
 
 /// Frames with some bytes changed, and cut somewhere: program and screen agree.

@@ -214,7 +214,6 @@ impl Xdp {
     fn count_queues(&mut self, now: Instant, cx: &Context<'_>) {
         if now.saturating_duration_since(self.counted) >= COUNT_QUEUES {
             self.counted = now;
-            self.attached.settle(now);
             if self.attached.has_other_queues() {
                 cx.waker().wake_by_ref();
             }

@@ -297,6 +297,12 @@ pub(super) fn set_element(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::
     bpf(2, &mut element(map, key, value)).map(drop)
 }
 
+/// `BPF_MAP_DELETE_ELEM`. `key` has the size of the map's shape.
+pub(super) fn delete_element(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
+    // The kernel refuses fields that the command does not have.
+    bpf(3, &mut MapElement { value: 0, ..element(map, key, &[]) }).map(drop)
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct ProgramLoad {

@@ -332,13 +332,12 @@ fn connections_of_the_kernel_go_on(family: usize, far: &Far) {
         let parsed = Packet::parse(&packet).unwrap();
         let segment = Segment::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
         assert!(segment.flags.contains(Flags::SYN));
-        let later = std::time::Instant::now() + Duration::from_secs(60);
-        links[0].attached().settle(later);
+        assert!(!links[0].attached().has_settled());
         assert!(links[0].attached().has_duty(Duty::PassKnown));
         // Without TIME-WAIT.
         SockRef::from(&accepted).set_linger(Some(Duration::ZERO)).unwrap();
         drop(accepted);
-        links[0].attached().settle(later + Duration::from_secs(60));
+        assert!(links[0].attached().has_settled());
         assert!(links[0].attached().has_duty(Duty::Take));
         assert!(links[0].status().pass_new() && links[0].attached().has_duty(Duty::PassNew));
     });
@@ -398,8 +397,9 @@ fn one_waits() -> (Vec<XdpQueue>, Vec<LateQueue>, XdpStatus) {
     let config = config(Mode::Driver).hand_over(true);
     let shared = || vec![share(at, &Allow::Any)];
     let first = Xdp::attach(&config, shared()).unwrap();
-    let (late, status) = LateQueue::attach(config, shared()).unwrap();
-    assert!(!status.is_attached() && status.waits_because().is_none());
+    let (late, device) = LateQueue::prepare(config, shared()).unwrap();
+    let status = device.begin().unwrap();
+    assert!(status.is_waiting() && !status.is_attached() && status.waits_because().is_none());
     (first, late, status)
 }
 
@@ -407,6 +407,64 @@ fn until(what: impl Fn() -> bool) {
     while !what() {
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Until everything else of the second process is ready, the first has all connections.
+#[test]
+fn who_only_prepares_gets_no_connection() {
+    on_a_cable(1, |_| {
+        let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
+        let config = config(Mode::Driver).hand_over(true);
+        let holder = share(at, &Allow::Any);
+        let first = holder.listener().unwrap().unwrap();
+        let queues = Xdp::attach(&config, vec![holder]).unwrap();
+        let holder = share(at, &Allow::Any);
+        let second = holder.listener().unwrap().unwrap();
+        let (late, device) = LateQueue::prepare(config, vec![holder]).unwrap();
+        let comes_to = |listener: &std::net::TcpListener| {
+            let client = TcpStream::connect_timeout(&at, Duration::from_secs(20)).unwrap();
+            let (_, from) = listener.accept().unwrap();
+            assert_eq!(from, client.local_addr().unwrap());
+        };
+        (0..20).for_each(|_| comes_to(&first));
+        let status = device.begin().unwrap();
+        (0..20).for_each(|_| comes_to(&second));
+        // Nothing was taken away by trying.
+        assert!(status.is_waiting() && queues[0].status().is_attached());
+        drop(late);
+    });
+}
+
+/// A connection of the kernel that comes by another device is none that the program passes.
+#[test]
+fn connections_by_another_device_are_not_waited_for() {
+    on_a_cable(1, |far| {
+        let namespace =
+            far.run(|| format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));
+        ip(&format!("link add ffy0 type veth peer name ffy1 netns {namespace}"));
+        ip("address add 198.51.100.1/24 dev ffy0");
+        ip("link set ffy0 up");
+        far.run(|| {
+            ip("address add 198.51.100.2/24 dev ffy1");
+            ip("link set ffy1 up");
+        });
+        let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
+        let holder = share(at, &Allow::Any);
+        let connect = move || TcpStream::connect_timeout(&at, Duration::from_secs(20)).unwrap();
+        let before = far.run(connect);
+        block_on(async {
+            let links = open(&config(Mode::Driver).hand_over(true), vec![holder]);
+            assert!(!links[0].attached().has_settled());
+            far.run(move || ip(&format!("route add {} via 198.51.100.1", HOSTS[0])));
+            let _later = far.run(connect);
+            assert!(!links[0].attached().has_settled());
+            SockRef::from(&before).set_linger(Some(Duration::ZERO)).unwrap();
+            far.run(move || ip(&format!("route del {}", HOSTS[0])));
+            drop(before);
+            until(|| links[0].attached().has_settled());
+            assert!(links[0].attached().has_duty(Duty::Take));
+        });
+    });
 }
 
 /// It would serve with nobody to accept, and hold the port meanwhile.
