@@ -3,9 +3,11 @@
 use crate::flight::Verifier;
 use crate::key::KeyRing;
 use crate::pending::PendingLimit;
-use crate::replay::ReplayGuard;
+use crate::replay::guard::millis;
+use crate::replay::{ReplayGuard, Window};
 use alloc::sync::Arc;
 use core::fmt;
+use firstflight_wire::Clock;
 
 /// How often one first flight may be executed.
 #[derive(Clone, Default)]
@@ -117,6 +119,14 @@ impl FastOpenPolicy {
         match &self.verifier {
             Some(verifier) if verifier.is_once() => Ok(()),
             _ => Err(PolicyError::AtMostOnceNeedsOneTime),
+        }
+    }
+
+    /// Refuses copies of first flights that another server may have taken until now. A server calls this when it begins to get
+    /// packets that went to the other one. Within [`Replays::NoDuplicates`] no first flight is accepted for two minutes then.
+    pub fn close(&self, clock: &Clock) {
+        if let Replays::NoDuplicates(guard) = &self.replays {
+            guard.raise_floor(clock.mono.as_millis().saturating_add(millis(Window::NETWORK.reach())));
         }
     }
 

@@ -87,13 +87,33 @@ fn the_four_tuple_is_the_servers_as_long_as_an_end_is_remembered() {
     let has = |p: &Peer, port| p.stack.has_four_tuple(ours, SocketAddr::new(theirs, port));
     assert!(p.stack.four_tuples().next().is_none() && !has(&p, CLIENT_PORT));
     aborted(&mut p, listener);
-    assert!(p.stack.four_tuples().next().is_none() && has(&p, CLIENT_PORT) && !has(&p, CLIENT_PORT + 1));
+    assert!(has(&p, CLIENT_PORT) && !has(&p, CLIENT_PORT + 1));
+    let all = |p: &Peer| p.stack.four_tuples().collect::<Vec<_>>();
+    let tuple = (ours, SocketAddr::new(theirs, CLIENT_PORT));
+    assert_eq!(all(&p), [tuple]);
+    p.pass(241_000);
+    assert!(!has(&p, CLIENT_PORT) && all(&p).is_empty());
     p.send(syn().seq(7_000));
     p.expect().syn_ack();
-    let all: Vec<_> = p.stack.four_tuples().collect();
-    assert_eq!(all, [(ours, SocketAddr::new(theirs, CLIENT_PORT))]);
-    p.pass(241_000);
-    assert!(!has(&p, CLIENT_PORT));
+    assert!(has(&p, CLIENT_PORT) && all(&p) == [tuple]);
+}
+
+/// Packets come here that went to another server.
+#[test]
+fn copies_of_what_another_server_took_are_refused() {
+    let (mut p, listener, cookie) = server();
+    p.stack.refuse_earlier_flights(p.now);
+    p.pass(119_000);
+    p.send(first_flight(&cookie));
+    p.expect().syn_ack().ack(1);
+    p.send(seg().rst().seq(1));
+    p.quiet();
+    p.nothing_to_accept(listener);
+    p.pass(2_000);
+    p.send(first_flight(&cookie).seq(7_000));
+    p.expect().syn_ack();
+    let id = p.accept(listener);
+    assert_eq!(p.read(id), DATA);
 }
 
 #[test]

@@ -265,7 +265,7 @@ impl Endpoint {
         self.all().iter().map(|shared| shared.lock().stack.connections()).sum()
     }
 
-    /// Both ends of each connection over IP that is not closed yet, ours first.
+    /// See [`Stack::four_tuples`](firstflight_stack::Stack::four_tuples).
     #[must_use]
     pub fn four_tuples(&self) -> Vec<(SocketAddr, SocketAddr)> {
         self.all().iter().flat_map(|shared| shared.lock().stack.four_tuples().collect::<Vec<_>>()).collect()

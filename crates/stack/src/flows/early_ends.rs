@@ -4,6 +4,7 @@
 //! eavesdropper can send one like it. If that SYN opened a connection, the client would send its data there, and the data
 //! would run a second time. So a RST answers it (docs/spec/asap.md 7.3).
 
+use crate::flow::FlowKey;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use firstflight_wire::{Instant, SeqNum};
@@ -19,6 +20,7 @@ const PARTS: usize = 64;
 /// A connection that ended.
 #[derive(Debug, Clone, Copy)]
 struct End {
+    key: FlowKey,
     /// The keyed hash of its four-tuple.
     hash: u64,
     /// The number of its client's SYN.
@@ -51,9 +53,16 @@ impl EarlyEnds {
         self.known.is_empty()
     }
 
-    /// The connection of this flow whose SYN had the number `isn` has ended before its client's ACK. `client` is a keyed hash
+    /// The connection of this flow, which comes with its hash, and whose SYN had the number `isn`, has ended before its client's ACK. `client` is a keyed hash
     /// of the client. Returns the flow of an end that is forgotten for it, if it was noted for the group.
-    pub(crate) fn note(&mut self, hash: u64, isn: SeqNum, client: u64, now: Instant) -> Option<u64> {
+    pub(crate) fn note(
+        &mut self,
+        flow: (FlowKey, u64),
+        isn: SeqNum,
+        client: u64,
+        now: Instant,
+    ) -> Option<u64> {
+        let (key, hash) = flow;
         if self.knows(hash, isn) {
             return None;
         }
@@ -63,13 +72,18 @@ impl EarlyEnds {
         part.push_back((over, hash, isn));
         self.next = Some(self.next.map_or(over, |next| next.min(over)));
         let forgotten = oldest.and_then(|(_, hash, isn)| self.forget(hash, isn));
-        self.known.insert_unique(hash, End { hash, isn, claims: true }, |end| end.hash);
+        self.known.insert_unique(hash, End { key, hash, isn, claims: true }, |end| end.hash);
         forgotten
     }
 
     /// Whether a SYN of this flow with the number `isn` comes after such an end.
     pub(crate) fn knows(&self, hash: u64, isn: SeqNum) -> bool {
         self.known.find(hash, |end| (end.hash, end.isn) == (hash, isn)).is_some()
+    }
+
+    /// The flows of the ends that are remembered. One may come several times.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowKey> + '_ {
+        self.known.iter().map(|end| end.key)
     }
 
     /// Whether an end of this flow is remembered, whatever the number of its SYN.

@@ -120,7 +120,7 @@ impl Table {
     /// Notes that a connection with an accepted first flight ended before its client's ACK.
     pub(crate) fn note_early_end(&mut self, key: &FlowKey, hash: u64, isn: SeqNum, now: Instant) {
         let client = self.hasher.hash_client(prefix(key.remote_ip()));
-        let forgotten = self.early_ends.note(hash, isn, client, now);
+        let forgotten = self.early_ends.note((*key, hash), isn, client, now);
         self.early_end_is_over(forgotten);
     }
 

@@ -160,15 +160,16 @@ impl Stack {
         self.flows.table.slots.len()
     }
 
-    /// Both ends of each connection over IP, ours first, TIME-WAIT not counted. Iterates over the connections.
+    /// Both ends, ours first, of each connection over IP, and of each first flight that ran and whose connection has ended before its
+    /// client's ACK: another server must not open a connection for it. TIME-WAIT is not counted. Iterates over all.
     pub fn four_tuples(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
-        let slots = &self.flows.table.slots;
+        let Table { slots, early_ends, .. } = &self.flows.table;
         let keys = slots.indices().filter_map(|index| slots.get(index)).map(|slot| slot.key);
-        keys.filter(|key| !key.is_carried()).map(|key| (key.local(), key.remote()))
+        let keys = keys.chain(early_ends.flows()).filter(|key| !key.is_carried());
+        keys.map(|key| (key.local(), key.remote()))
     }
 
-    /// Whether there is a connection over IP between these ends, ours first, or a first flight between them ran whose connection has ended
-    /// before its client's ACK: another server must not open one for it.
+    /// Whether [`Stack::four_tuples`] has these ends.
     #[must_use]
     pub fn has_four_tuple(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let (key, table) = (FlowKey::new(local, remote), &self.flows.table);

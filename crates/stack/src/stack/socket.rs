@@ -55,6 +55,17 @@ impl Stack {
         self.server.listeners.set_fast_open(id, policy)
     }
 
+    /// Refuses copies of first flights that another server at the same addresses may have taken until now. Call it when packets that went to
+    /// the other one begin to come here: for a minute no listener accepts a request with a certificate, and for two minutes none that takes
+    /// no duplicates accepts a first flight.
+    pub fn refuse_earlier_flights(&mut self, now: Instant) {
+        let clock = self.flows.env.clock_at(now);
+        for listener in self.server.listeners.iter() {
+            listener.config.fast_open.iter().for_each(|policy| policy.close(&clock));
+            listener.config.asap.iter().for_each(|policy| policy.close(&clock));
+        }
+    }
+
     /// Replaces the settings of the connections that a listener makes from now on. False if there is no such
     /// listener.
     pub fn set_listener_config(&mut self, id: ListenerId, tcp: Arc<firstflight_tcp::Config>) -> bool {
