@@ -185,6 +185,14 @@ impl Config {
                 "sealed first flights are inside TLS: needs [listener.tls]",
             ));
         }
+        if listener.reuse_port && self.store.is_none() && !listener.per_site {
+            return Err(Mistake::at(
+                text,
+                &seal.span(),
+                "with reuse_port two gateways serve at a time, and a sealed request could run at both: give the gateway a [store], or \
+                 say with per_site = true that it may",
+            ));
+        }
         if seal.get_ref().keys.get_ref().is_empty() {
             return Err(Mistake::at(text, &seal.get_ref().keys.span(), "name a file with seal keys"));
         }

@@ -272,11 +272,17 @@ fn what_limits_copies_must_fit_together() {
 
 #[test]
 fn sealed_flights_need_tls_and_keys() {
-    let seal = |keys: &str| {
-        let text =
-            GOOD.replace("[[listener.route]]", &format!("[listener.seal]\n{keys}\n[[listener.route]]"));
-        Config::parse(&text).map_err(|mistake| mistake.to_string())
+    let with = |keys: &str| {
+        GOOD.replace("[[listener.route]]", &format!("[listener.seal]\n{keys}\n[[listener.route]]"))
     };
+    let seal = |keys: &str| Config::parse(&with(keys)).map_err(|mistake| mistake.to_string());
+    let shared = with("keys = [\"a\"]").replace("mode = \"http\"", "mode = \"http\"\nreuse_port = true");
+    let per_site = shared.replace("reuse_port = true", "reuse_port = true\nper_site = true");
+    let stored = shared.clone() + "[store]\nredis = \"redis://a\"\nkeys = \"k\"\n";
+    assert!(mistake(&shared).contains("could run at both"), "{}", mistake(&shared));
+    for right in [per_site, stored] {
+        Config::parse(&right).unwrap();
+    }
     let config = seal("keys = [\"a\"]\nnames = [\"b.example\", \"c.example@a.example\"]").unwrap();
     assert_eq!(config.listeners[0].seal.as_ref().unwrap().get_ref().names.len(), 2);
     assert!(seal("keys = []").unwrap_err().contains("name a file"));
