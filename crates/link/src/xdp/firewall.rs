@@ -39,9 +39,17 @@ pub(super) fn in_the_way(index: u32) -> io::Result<Option<String>> {
         return Ok(Some(format!("the chain {chain} of nftables has rules or drops packets")));
     }
     for (family, names) in [("iptables", "ip_tables_names"), ("ip6tables", "ip6_tables_names")] {
-        let tables = std::fs::read_to_string(format!("/proc/self/net/{names}")).unwrap_or_default();
-        if let Some(table) = tables.split_whitespace().next() {
-            return Ok(Some(format!("{family} (legacy) has the table {table}")));
+        match std::fs::read_to_string(format!("/proc/self/net/{names}")) {
+            Ok(tables) => {
+                if let Some(table) = tables.split_whitespace().next() {
+                    return Ok(Some(format!("{family} (legacy) has the table {table}")));
+                }
+            }
+            // A kernel without it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => {
+                return Ok(Some(format!("{family} (legacy) may have tables, which only root can read")));
+            }
         }
     }
     if device::has_ingress_hook(index)? {
