@@ -160,7 +160,7 @@ pub use client::{
     ServerKnowledge, ServerPlace, ToAuthority,
 };
 #[cfg(feature = "xdp")]
-pub use engine::card::{Card, CardError};
+pub use engine::card::{Card, CardError, LateCard};
 #[cfg(feature = "engine")]
 use engine::{
     driver, endpoint, jobs, listener, mailboxes, own_verifier, random, renewed, shared, store, time, workers,

@@ -3,9 +3,9 @@
 use crate::config::{Listener, Tun, Xdp};
 use crate::error::GatewayError;
 use crate::farm::Farm;
-use firstflight::link::xdp::{LateDevice, XdpQueue, XdpStatus};
+use firstflight::link::xdp::{XdpQueue, XdpStatus};
 use firstflight::link::{BusyPoll, Link, Tun as TunLink, TunConfig, TunQueue};
-use firstflight::{Card, Endpoint, Sharding, Workers};
+use firstflight::{Card, Endpoint, LateCard, Sharding, Workers};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct Device {
 pub(crate) enum CardUse {
     Now(XdpStatus),
     /// When everything else is ready.
-    Later(LateDevice),
+    Later(LateCard),
 }
 
 fn tun_config(tun: &Tun) -> TunConfig {

@@ -340,9 +340,9 @@ impl Gateway {
         says.iter().for_each(|line| self.log.status(line));
     }
 
-    /// Whether another process still uses a network card of this one.
-    pub(crate) fn waits_for_card(&self) -> bool {
-        self.cards().any(XdpStatus::is_waiting)
+    /// Who used a network card of this one when it began to wait for that, if it still waits.
+    pub(crate) fn waits_for_card(&self) -> Option<String> {
+        self.cards().find_map(XdpStatus::waits_for)
     }
 
     /// Why a network card could not be taken at the last attempt, if another process's use is not the reason.

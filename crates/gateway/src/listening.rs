@@ -220,15 +220,15 @@ impl Bound {
         self.server.relay_target().cloned().zip(self.server.endpoint().cloned())
     }
 
-    /// Takes what another gateway may have. Nothing but that fails from here on.
+    /// Takes what another gateway may have, when everything else of this one is ready.
     ///
     /// # Errors
     /// When the network card cannot be used.
     pub(crate) fn take_over(&mut self, name: &str) -> Result<(), GatewayError> {
         let Some(device) = &mut self.device else { return Ok(()) };
         if let Some(CardUse::Later(card)) = device.card.take_if(|card| matches!(card, CardUse::Later(_))) {
-            let begun = card.begin();
-            let status = begun.map_err(|error| GatewayError::Card(name.to_owned(), error.into()))?;
+            let begun = card.begin(&device.endpoint);
+            let status = begun.map_err(|error| GatewayError::Card(name.to_owned(), error))?;
             device.card = Some(CardUse::Now(status));
         }
         Ok(())

@@ -232,12 +232,14 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Says when the gateway begins to wait for a network card, and when it has it. `waits` is what was said last.
+/// Says when the gateway begins to wait for a network card, and when it has it. `waits` is whether the first was said last.
 fn tell_of_card(gateway: &Gateway, waits: &mut bool) {
-    if *waits != gateway.waits_for_card() {
-        *waits = !*waits;
-        gateway.say(if *waits { "waits for its network card" } else { "has its network card" });
+    match gateway.waits_for_card() {
+        Some(other) if !*waits => gateway.say(&format!("waits for its network card, which {other} uses")),
+        None if *waits => gateway.say("has its network card"),
+        _ => return,
     }
+    *waits = !*waits;
 }
 
 async fn reload(gateway: &mut Gateway, source: Source<'_>) {

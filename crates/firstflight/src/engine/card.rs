@@ -17,8 +17,12 @@ use std::time::Duration;
 const RANGE: RangeInclusive<u16> = 32_768..=60_999;
 /// How often another place is tried.
 const TRIES: usize = 32;
-/// How long handshakes may last that an engine began when it accepts no more: of a SYN cookie it keeps nothing.
-const HANDSHAKES: Duration = Duration::from_secs(1);
+/// How long handshakes may last that an engine began when it accepts no more, with a repetition: of a SYN cookie it keeps nothing.
+const HANDSHAKES: Duration = Duration::from_secs(3);
+/// How long the SYNs may last that the engine had taken from the device, but not handled yet.
+const ON_THEIR_WAY: Duration = Duration::from_millis(100);
+/// So many four-tuples are looked up before other tasks run.
+const SLICE: usize = 1024;
 /// How often connections are looked for that are over.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -51,7 +55,7 @@ impl Card {
     }
 
     /// As [`Card::serve`], for a process that replaces another one, which is prepared for that, or will be replaced itself. From
-    /// [`LateDevice::begin`] on, connections that the kernel accepts come to [`Card::listeners`], until this process has the device. From then
+    /// [`LateCard::begin`] on, connections that the kernel accepts come to [`Card::listeners`], until this process has the device. From then
     /// on those go on by the kernel, and new ones come by the device. The process that ends calls [`Card::hand_over`] first. TCP only.
     ///
     /// # Errors
@@ -161,15 +165,16 @@ impl Card {
     }
 
     /// Prepares to take the packets of the ports as soon as no other process uses the device: see [`Card::share`]. Nothing changes before
-    /// [`LateDevice::begin`].
+    /// [`LateCard::begin`].
     ///
     /// # Errors
     /// As [`Card::attach`], as far as it is known before.
-    pub fn attach_later(self) -> Result<(Vec<LateQueue>, LateDevice), CardError> {
-        Ok(LateQueue::prepare(self.config, self.holders)?)
+    pub fn attach_later(self) -> Result<(Vec<LateQueue>, LateCard), CardError> {
+        let (queues, device) = LateQueue::prepare(self.config, self.holders)?;
+        Ok((queues, LateCard(device)))
     }
 
-    /// Hands new connections over to the process that replaces this one, which takes a second. Those of `endpoint`, which is on the device
+    /// Hands new connections over to the process that replaces this one, which takes three seconds. Those of `endpoint`, which is on the device
     /// `card`, go on here, and need to be let end: the other process gets the device when it is no longer used. False if there is
     /// nobody to hand over to, because the ports are not shared ([`Card::share`]).
     ///
@@ -180,35 +185,78 @@ impl Card {
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
     pub async fn hand_over(endpoint: &Endpoint, card: &XdpStatus) -> io::Result<bool> {
-        let before = endpoint.four_tuples();
-        let kept = card.keep(&before);
+        let mut kept = HashSet::new();
+        let mut result = keep(endpoint, card, &mut kept).await;
         if !card.pass_new() {
             return Ok(false);
         }
-        tokio::time::sleep(HANDSHAKES).await;
-        kept?;
-        let since = endpoint.four_tuples();
-        card.keep(&since)?;
-        card.pass_others();
-        let kept: HashSet<_> = before.into_iter().chain(since).collect();
+        // Those that have begun meanwhile, and those of SYN cookies.
+        for pause in [Duration::ZERO, ON_THEIR_WAY, HANDSHAKES] {
+            tokio::time::sleep(pause).await;
+            result = result.and(keep(endpoint, card, &mut kept).await);
+        }
+        if result.is_ok() {
+            card.pass_others();
+            result = keep(endpoint, card, &mut kept).await;
+        }
         // A handle would keep the engine from its end.
         let engines = endpoint.all().iter().map(Arc::downgrade).collect();
         tokio::spawn(let_go(engines, card.clone(), kept));
-        Ok(true)
+        result.map(|()| true)
     }
 }
 
+/// A card that is to be taken when everything else is ready.
+#[derive(Debug)]
+pub struct LateCard(LateDevice);
+
+impl LateCard {
+    /// Takes the card, or waits for it: see [`LateDevice::begin`]. Then `endpoint`, which is on its queues, refuses copies of first flights that
+    /// the other process may have taken, or the kernel in the meantime.
+    ///
+    /// # Errors
+    /// As [`Card::attach`], except that the device is in use.
+    pub fn begin(self, endpoint: &Endpoint) -> Result<XdpStatus, CardError> {
+        let engines: Vec<_> = endpoint.all().iter().map(Arc::downgrade).collect();
+        let before = move || {
+            for engine in engines.iter().filter_map(Weak::upgrade) {
+                let mut engine = engine.lock();
+                let now = engine.now();
+                engine.stack.refuse_earlier_flights(now);
+            }
+        };
+        Ok(self.0.begin(before)?)
+    }
+}
+
+type FourTuple = (SocketAddr, SocketAddr);
+
+/// Keeps the connections that the engine has and that are not in `kept`.
+async fn keep(endpoint: &Endpoint, card: &XdpStatus, kept: &mut HashSet<FourTuple>) -> io::Result<()> {
+    let new: Vec<_> = endpoint.four_tuples().into_iter().filter(|it| kept.insert(*it)).collect();
+    let card = card.clone();
+    tokio::task::spawn_blocking(move || card.keep(&new)).await?
+}
+
 /// Lets clients use the ports of connections that are over.
-async fn let_go(engines: Vec<Weak<Shared>>, card: XdpStatus, mut kept: HashSet<(SocketAddr, SocketAddr)>) {
+async fn let_go(engines: Vec<Weak<Shared>>, card: XdpStatus, mut kept: HashSet<FourTuple>) {
     while !kept.is_empty() {
         tokio::time::sleep(LOOK).await;
-        let mut over: Vec<_> = kept.iter().copied().collect();
-        for engine in engines.iter().filter_map(Weak::upgrade) {
-            let engine = engine.lock();
-            over.retain(|(local, remote)| !engine.stack.has_four_tuple(*local, *remote));
+        let engines: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
+        if engines.is_empty() {
+            return;
         }
-        card.let_go(&over);
-        kept.retain(|it| !over.contains(it));
+        let all: Vec<_> = kept.iter().copied().collect();
+        for slice in all.chunks(SLICE) {
+            let mut over = slice.to_vec();
+            for engine in &engines {
+                let engine = engine.lock();
+                over.retain(|(local, remote)| !engine.stack.has_four_tuple(*local, *remote));
+            }
+            card.let_go(&over);
+            over.iter().for_each(|it| _ = kept.remove(it));
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -34,8 +34,10 @@ const DRIVER: u32 = 1 << 2;
 pub(super) const BUSY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long packets may be on their way through the kernel when the program begins.
-const ON_THEIR_WAY: Duration = Duration::from_millis(100);
+/// How long packets may be on their way through the kernel when the program begins, if no other process had the ports.
+pub(super) const ON_THEIR_WAY: Duration = Duration::from_millis(100);
+/// Most connections that are over of an address, of which the program passes packets. Others need the room.
+const MOST_ENDED: usize = 1 << 14;
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
 pub(super) struct LostPackets {
@@ -73,11 +75,15 @@ enum Kernel {
     Nothing,
 }
 
+/// Both ends of a connection, ours first.
+type FourTuple = (SocketAddr, SocketAddr);
+
 /// The connections of the kernel that the program passes because they began before it.
 #[derive(Default)]
 struct PassedConnections {
-    /// By the number of the served address. `None` if the kernel was not asked yet. Others may have begun since, which come another way.
-    left: Option<HashSet<(usize, SocketAddr)>>,
+    known: HashSet<FourTuple>,
+    /// The kernel was asked a second time: it has had all of them. Others that it has come another way.
+    is_whole: bool,
     /// The device is handed over itself.
     ends: bool,
 }
@@ -134,16 +140,29 @@ impl Attached {
         }
     }
 
-    /// These are the engine's connections, ours first, which it keeps when others are passed.
-    fn keep(&self, four_tuples: &[(SocketAddr, SocketAddr)]) -> io::Result<()> {
+    /// These are the engine's connections, which it keeps when others are passed. One whose client has begun another one in its place, which
+    /// was passed, stays that.
+    ///
+    /// # Errors
+    /// The first one. It goes on with the others.
+    fn keep(&self, four_tuples: &[FourTuple]) -> io::Result<()> {
         let Kernel::Program { maps, .. } = &self.kernel else { return Ok(()) };
         // From here on the epoch stays.
         self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
-        four_tuples.iter().try_for_each(|(local, remote)| maps.own(*local, *remote, ConnectionOwner::Engine))
+        let mut result = Ok(());
+        for (local, remote) in four_tuples {
+            let kept = match maps.has_passed(*local, *remote) {
+                Ok(true) => Ok(()),
+                Ok(false) => maps.own(*local, *remote, ConnectionOwner::Engine),
+                Err(error) => Err(error),
+            };
+            result = result.and(kept);
+        }
+        result
     }
 
     /// The engine needs no packets of these any more. One that stays in the map because of an error does no harm but to its client.
-    fn let_go(&self, four_tuples: &[(SocketAddr, SocketAddr)]) {
+    fn let_go(&self, four_tuples: &[FourTuple]) {
         if let Kernel::Program { maps, .. } = &self.kernel {
             four_tuples.iter().for_each(|(local, remote)| drop(maps.disown(*local, *remote)));
         }
@@ -174,32 +193,44 @@ impl Attached {
         matches!(&self.kernel, Kernel::Program { maps, .. } if maps.has_duty(duty))
     }
 
-    /// Looks whether the connections of the kernel, which the program passes, are over. Then it passes none any more, and this need not be
-    /// asked again. The first look must not come before the kernel has all of them.
+    /// Looks whether the connections of the kernel, which the program passes, are over. When all are, it passes none any more, and this need
+    /// not be asked again. The first look must not come before the kernel has all of them.
     pub(super) fn has_settled(&self) -> bool {
         let Kernel::Program { maps, .. } = &self.kernel else { return true };
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        if passed.ends || !maps.has_duty(Duty::PassKnown) {
+        let passes = maps.has_duty(Duty::PassKnown) || maps.has_duty(Duty::PassKernels);
+        if passed.ends || !passes {
             return true;
         }
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut present = HashSet::new();
-        for (number, (at, ..)) in served.iter().enumerate().filter(|(_, (_, of, _))| *of == Transport::Tcp) {
+        for (at, ..) in served.iter().filter(|(_, of, _)| *of == Transport::Tcp) {
             let Ok((live, ended)) = connections::peers(*at) else { return false };
             // Those of this host's own programs do not come by the device.
             let others = live
                 .into_iter()
                 .chain(ended)
                 .filter(|peer| served.iter().all(|(at, ..)| at.ip() != peer.ip()));
-            present.extend(others.map(|peer| (number, peer)));
+            present.extend(others.map(|peer| (*at, peer)));
         }
-        if let Some(left) = &passed.left {
-            present.retain(|peer| left.contains(peer));
+        if passed.is_whole {
+            present.retain(|it| passed.known.contains(it));
         }
-        let is_over = present.is_empty();
-        passed.left = Some(present);
+        for (local, remote) in present.difference(&passed.known) {
+            if maps.own(*local, *remote, ConnectionOwner::Kernel).is_err() {
+                return false;
+            }
+        }
+        // Their clients may use the ports again, for connections to the engine.
+        for (local, remote) in passed.known.difference(&present) {
+            let _ = maps.disown(*local, *remote);
+        }
+        (passed.known, passed.is_whole) = (present, true);
+        // From here on a SYN that was passed in the beginning makes no connection the kernel's.
+        maps.change_duty(Duty::PassKnown, Duty::PassKernels);
+        let is_over = passed.known.is_empty();
         if is_over {
-            maps.change_duty(Duty::PassKnown, Duty::Take);
+            maps.change_duty(Duty::PassKernels, Duty::Take);
         }
         is_over
     }
@@ -300,8 +331,11 @@ pub struct XdpStatus(Arc<Mutex<Taken>>);
 
 /// Whether a device was taken.
 enum Taken {
-    /// Not yet, and why not, if another reason than that it is busy.
-    NotYet(Option<String>),
+    /// Not yet; who used it at first, and why it was refused at the last attempt, if another reason than that it is busy.
+    NotYet {
+        used_by: String,
+        because: Option<String>,
+    },
     Yes(Weak<Attached>),
     /// It will not be: the end came first.
     Never,
@@ -313,8 +347,8 @@ impl XdpStatus {
     }
 
     /// Of a device that is not used yet.
-    pub(super) fn later() -> Self {
-        Self(Arc::new(Mutex::new(Taken::NotYet(None))))
+    pub(super) fn later(used_by: String) -> Self {
+        Self(Arc::new(Mutex::new(Taken::NotYet { used_by, because: None })))
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -325,7 +359,7 @@ impl XdpStatus {
     pub(super) fn becomes(&self, other: &Self) -> bool {
         let Some(attached) = other.attached() else { return false };
         let mut taken = self.taken();
-        let wanted = matches!(*taken, Taken::NotYet(_));
+        let wanted = matches!(*taken, Taken::NotYet { .. });
         if wanted {
             *taken = Taken::Yes(Arc::downgrade(&attached));
         }
@@ -335,8 +369,8 @@ impl XdpStatus {
     /// Notes why the device could not be taken now. False if it is not wanted any more.
     pub(super) fn waits(&self, because: Option<String>) -> bool {
         match &mut *self.taken() {
-            Taken::NotYet(why) => {
-                *why = because;
+            Taken::NotYet { because: last, .. } => {
+                *last = because;
                 true
             }
             Taken::Yes(_) | Taken::Never => false,
@@ -347,7 +381,7 @@ impl XdpStatus {
     #[must_use]
     pub fn waits_because(&self) -> Option<String> {
         match &*self.taken() {
-            Taken::NotYet(why) => why.clone(),
+            Taken::NotYet { because, .. } => because.clone(),
             Taken::Yes(_) | Taken::Never => None,
         }
     }
@@ -356,7 +390,8 @@ impl XdpStatus {
     /// their name. Call it before [`XdpStatus::pass_new`], and again before [`XdpStatus::pass_others`] for those that began meanwhile.
     ///
     /// # Errors
-    /// The system's: if there are more than 262,144, and before Linux 5.19 if privileges were given up.
+    /// The system's first one, for which a connection is not kept: if there are more than 262,144, and before Linux 5.19 if privileges were
+    /// given up.
     pub fn keep(&self, four_tuples: &[(SocketAddr, SocketAddr)]) -> io::Result<()> {
         self.attached().map_or(Ok(()), |attached| attached.keep(four_tuples))
     }
@@ -378,17 +413,20 @@ impl XdpStatus {
     pub fn pass_new(&self) -> bool {
         let mut taken = self.taken();
         match &*taken {
-            Taken::NotYet(_) => *taken = Taken::Never,
+            Taken::NotYet { .. } => *taken = Taken::Never,
             Taken::Yes(attached) => return attached.upgrade().is_some_and(|attached| attached.pass_new()),
             Taken::Never => {}
         }
         true
     }
 
-    /// Whether another process still uses the device, and this one waits for it.
+    /// Who used the device when this process began to wait for it, if it still waits.
     #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        matches!(*self.taken(), Taken::NotYet(_))
+    pub fn waits_for(&self) -> Option<String> {
+        match &*self.taken() {
+            Taken::NotYet { used_by, .. } => Some(used_by.clone()),
+            Taken::Yes(_) | Taken::Never => None,
+        }
     }
 
     /// Whether the device is used now.
@@ -400,7 +438,7 @@ impl XdpStatus {
     pub(super) fn attached(&self) -> Option<Arc<Attached>> {
         match &*self.taken() {
             Taken::Yes(attached) => attached.upgrade(),
-            Taken::NotYet(_) | Taken::Never => None,
+            Taken::NotYet { .. } | Taken::Never => None,
         }
     }
 
@@ -442,11 +480,13 @@ impl std::fmt::Debug for XdpStatus {
     }
 }
 
-/// Takes the device, in this order: the holders are there, then the sockets with free frames, the maps, and the program last.
+/// Takes the device, in this order: the holders are there, then the sockets with free frames, the maps, and the program last. It waits for as
+/// long as `patience` says if the device is busy, and for handshakes with the kernel as long as `on_their_way`.
 pub(super) fn attach(
     config: &XdpConfig,
     holders: Vec<PortHolder>,
     patience: Duration,
+    on_their_way: Duration,
 ) -> Result<Vec<XdpQueue>, XdpError> {
     let device = XdpDevice::find(&config.device)?;
     check(config, &device, &holders)?;
@@ -454,7 +494,7 @@ pub(super) fn attach(
     if config.mode == Mode::Packet {
         let socket = PacketSocket::bind(device.index, longest, &holders);
         let socket = Wire::Packet(socket.map_err(XdpError::at("open a packet socket"))?);
-        return keep(config, &device, holders, vec![socket], Kernel::Nothing);
+        return keep(config, &device, holders, vec![socket], Kernel::Nothing, HashSet::new());
     }
     let sockets: Vec<_> =
         (0..device.queues).map(|queue| bind(&device, queue, longest, patience)).collect::<Result<_, _>>()?;
@@ -495,24 +535,43 @@ pub(super) fn attach(
                 _ => XdpError::at("attach the program")(error),
             }
         })?;
+    let mut known = HashSet::new();
     if config.hand_over {
-        // What the kernel lets in from now on, the program sees. Before, sock_diag does.
-        sleep(ON_THEIR_WAY);
-        for holder in &holders {
-            let (live, ended) =
-                connections::peers(holder.at()).map_err(XdpError::at("look for connections"))?;
-            let own = |peer: SocketAddr| maps.own(holder.at(), peer, ConnectionOwner::Kernel);
-            live.into_iter().try_for_each(own).map_err(&fail)?;
-            // If there is no room for all, the engine answers the others with RST: their data has arrived.
-            let _ = ended.into_iter().try_for_each(own);
-        }
-        maps.set_duty(Duty::PassKnown);
+        known = pass_known(&maps, &holders, on_their_way)?;
         // The process that had the device has ended. The next one is to get nothing before it is ready.
         let chosen = holders.iter().try_for_each(|holder| holder.choose(SharedBy::First));
         chosen.map_err(XdpError::at("accept alone"))?;
     }
     let sockets = sockets.into_iter().map(Wire::Xdp).collect();
-    keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps })
+    keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps }, known)
+}
+
+/// Lets the program pass the connections that the kernel has, and take others.
+fn pass_known(
+    maps: &Maps,
+    holders: &[PortHolder],
+    on_their_way: Duration,
+) -> Result<HashSet<FourTuple>, XdpError> {
+    let mut known = HashSet::new();
+    let mut look = |most_ended: usize| {
+        for holder in holders {
+            let (live, ended) = connections::peers(holder.at())?;
+            // If there is no room for all that are over, the engine answers the others with RST: their data has arrived.
+            for peer in live.into_iter().chain(ended.into_iter().take(most_ended)) {
+                if known.insert((holder.at(), peer)) {
+                    maps.own(holder.at(), peer, ConnectionOwner::Kernel)?;
+                }
+            }
+        }
+        Ok(())
+    };
+    // What the kernel lets in from now on, the program sees. Before, sock_diag does.
+    sleep(on_their_way);
+    look(MOST_ENDED).map_err(XdpError::at("look for connections"))?;
+    maps.set_duty(Duty::PassKnown);
+    // Those that a SYN cookie began meanwhile.
+    look(0).map_err(XdpError::at("look for connections"))?;
+    Ok(known)
 }
 
 /// The queues of the device that has been taken.
@@ -522,6 +581,7 @@ fn keep(
     holders: Vec<PortHolder>,
     sockets: Vec<Wire>,
     kernel: Kernel,
+    known: HashSet<FourTuple>,
 ) -> Result<Vec<XdpQueue>, XdpError> {
     let fail = XdpError::at("keep the sockets");
     let kept = sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned());
@@ -534,7 +594,7 @@ fn keep(
         queues: device.queues,
         steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
-        passed: Mutex::default(),
+        passed: Mutex::new(PassedConnections { known, ..PassedConnections::default() }),
         holders: Mutex::new(holders.into_iter().map(PortHolder::into_socket).collect()),
     });
     let partial = device.may_have_partial_checksums(config.mode);
@@ -597,7 +657,7 @@ fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) 
     }
 }
 
-fn busy(device: &XdpDevice) -> XdpError {
+pub(super) fn busy(device: &XdpDevice) -> XdpError {
     let by = owner::of(device.index).unwrap_or_else(|| "another program".to_owned());
     XdpError::Busy { device: device.name.clone(), by }
 }

@@ -9,10 +9,11 @@ use crate::netlink::{LIST, Netlink, message};
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
-/// `TCPF_LISTEN`, the bits of all states, and the number of TIME-WAIT.
+/// `TCPF_LISTEN`, and the bits of all states.
 const LISTEN: u32 = 1 << 10;
 const ALL: u32 = (1 << 13) - 1;
-const TIME_WAIT: u8 = 6;
+/// `idiag_timer` of a connection that is over: in TIME-WAIT, or what is left of one in FIN-WAIT-2 whose application has closed it.
+const OVER: u8 = 3;
 const TCP: u8 = 6;
 
 /// What the kernel has at an address and port.
@@ -30,10 +31,7 @@ pub(super) struct Present {
 /// The system's.
 pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
     let mut present = Present::default();
-    each(at, |state, _| match state {
-        TIME_WAIT => present.ended += 1,
-        _ => present.live += 1,
-    })?;
+    each(at, |is_over, _| *if is_over { &mut present.ended } else { &mut present.live } += 1)?;
     Ok(present)
 }
 
@@ -43,11 +41,11 @@ pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
 /// The system's.
 pub(super) fn peers(at: SocketAddr) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
     let (mut live, mut ended) = (Vec::new(), Vec::new());
-    each(at, |state, peer| if state == TIME_WAIT { &mut ended } else { &mut live }.push(peer))?;
+    each(at, |is_over, peer| if is_over { &mut ended } else { &mut live }.push(peer))?;
     Ok((live, ended))
 }
 
-fn each(at: SocketAddr, mut each: impl FnMut(u8, SocketAddr)) -> io::Result<()> {
+fn each(at: SocketAddr, mut each: impl FnMut(bool, SocketAddr)) -> io::Result<()> {
     // struct inet_diag_req_v2: family, protocol, extensions, padding, states, and an empty struct inet_diag_sockid.
     let mut body = vec![0_u8; 56];
     let family = if at.is_ipv4() { nix::libc::AF_INET } else { nix::libc::AF_INET6 };
@@ -57,16 +55,16 @@ fn each(at: SocketAddr, mut each: impl FnMut(u8, SocketAddr)) -> io::Result<()> 
     body.splice(8..10, at.port().to_be_bytes());
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     netlink.request(&message(BY_FAMILY, LIST, &body), |_, body| {
-        if let Some((state, peer)) = connection_at(body, at) {
-            each(state, peer);
+        if let Some((is_over, peer)) = connection_at(body, at) {
+            each(is_over, peer);
         }
     })
 }
 
-/// The state and the other end, if the connection is at this address and port.
-fn connection_at(body: &[u8], at: SocketAddr) -> Option<(u8, SocketAddr)> {
+/// Whether it is over, and the other end, if the connection is at this address and port.
+fn connection_at(body: &[u8], at: SocketAddr) -> Option<(bool, SocketAddr)> {
     // struct inet_diag_msg: family, state, timer, retransmissions, and the ports and addresses.
-    let state = *body.get(1)?;
+    let is_over = *body.get(2)? == OVER;
     let port = |place: usize| Some(u16::from_be_bytes(body.get(place..place + 2)?.try_into().ok()?));
     let ip = |place: usize| -> Option<IpAddr> {
         Some(match at {
@@ -75,5 +73,5 @@ fn connection_at(body: &[u8], at: SocketAddr) -> Option<(u8, SocketAddr)> {
         })
     };
     let is_here = (ip(8)?, port(4)?) == (at.ip(), at.port());
-    is_here.then_some((state, SocketAddr::new(ip(24)?, port(6)?)))
+    is_here.then_some((is_over, SocketAddr::new(ip(24)?, port(6)?)))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::attached::{attach, check};
+use super::attached::{ON_THEIR_WAY, attach, busy, check};
 use super::device::{XdpDevice, has_program};
 use super::holder::SharedBy;
 use super::privileges::AttachPrivileges;
@@ -20,8 +20,12 @@ use crate::link::{ComesHere, Link};
 /// How often the device is tried, and how often if it is refused for a reason that does not go by itself.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// How often the kernel is asked whether it still has connections of the ports.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// When the kernel is asked first whether it still has connections of the ports.
 const ASK: Duration = Duration::from_secs(5);
+/// How long handshakes with the kernel may last that began when it had the ports alone, with a repetition: the kernel keeps nothing of a SYN
+/// cookie.
+const HANDSHAKES: Duration = Duration::from_secs(3);
 
 /// A queue of a device that another process may still use. Until that has ended, nothing comes by it, and what is sent is lost.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ pub struct LateDevice {
     config: XdpConfig,
     holders: Vec<PortHolder>,
     queues: Vec<Sender>,
+    mtu: usize,
 }
 
 impl LateQueue {
@@ -61,14 +66,14 @@ impl LateQueue {
                 (sender, Self { state: State::Waiting(receiver), mtu: device.mtu })
             })
             .unzip();
-        Ok((queues, LateDevice { config, holders, queues: senders }))
+        Ok((queues, LateDevice { config, holders, queues: senders, mtu: device.mtu }))
     }
 }
 
 impl LateDevice {
     /// Accepts the kernel's connections of the ports from now on, and takes the device, or waits for it.
     ///
-    /// A thread waits. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
+    /// A thread waits, and calls `before` when it has the device, before the first packet comes. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
     /// device is not taken any more. If the device is refused meanwhile for another reason than that it is busy,
     /// [`XdpStatus::waits_because`] has it, and the thread goes on. [`give_up_privileges`](super::give_up_privileges) leaves
     /// this thread what it needs: `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` and `CAP_IPC_LOCK`, also if the process becomes
@@ -76,21 +81,23 @@ impl LateDevice {
     ///
     /// # Errors
     /// What [`Xdp::attach`] says about the device now, except that it is busy.
-    pub fn begin(self) -> Result<XdpStatus, XdpError> {
+    pub fn begin(mut self, before: impl FnOnce() + Send + 'static) -> Result<XdpStatus, XdpError> {
         let chosen = self.holders.iter().try_for_each(|holder| holder.choose(SharedBy::Second));
         chosen.map_err(XdpError::at("accept in place of another process"))?;
-        let status = XdpStatus::later();
-        let taken = match self.attempt() {
-            Ok(taken) => Some(taken),
-            Err(XdpError::Busy { .. }) => None,
+        let (taken, used_by) = match self.attempt(ON_THEIR_WAY) {
+            Ok(taken) => (Some(taken), String::new()),
+            Err(XdpError::Busy { .. }) => (None, user_of(&self.config.device)),
             Err(error) => return Err(error),
         };
+        // It was looked at with the privileges of the start, and later by nobody.
+        self.config.bypass_firewall = true;
+        let status = XdpStatus::later(used_by);
         let (begun, begins) = mpsc::sync_channel(1);
         let thread_status = status.clone();
         let body = move || {
             let privileges = AttachPrivileges::take();
             let _ = begun.send(());
-            self.run(taken, privileges, &thread_status);
+            self.run(taken, privileges, &thread_status, before);
         };
         let thread = thread::Builder::new().name("card".to_owned());
         thread.spawn(body).map_err(XdpError::at("wait for the device"))?;
@@ -99,7 +106,13 @@ impl LateDevice {
         Ok(status)
     }
 
-    fn run(self, taken: Option<Vec<XdpQueue>>, privileges: AttachPrivileges, status: &XdpStatus) {
+    fn run(
+        self,
+        taken: Option<Vec<XdpQueue>>,
+        privileges: AttachPrivileges,
+        status: &XdpStatus,
+        before: impl FnOnce(),
+    ) {
         let taken = taken.or_else(|| self.wait(&privileges, status));
         drop(privileges);
         let Self { queues, holders, .. } = self;
@@ -109,29 +122,32 @@ impl LateDevice {
         if !taken.first().is_some_and(|queue| status.becomes(&queue.status())) {
             return;
         }
-        // A device that has another number of queues than before is given up: some links fail.
-        let mut taken = taken.into_iter();
-        for queue in queues {
-            let _ = queue.send(taken.next().ok_or_else(|| io::ErrorKind::NotConnected.into()));
+        before();
+        for (sender, queue) in queues.into_iter().zip(taken) {
+            let _ = sender.send(Ok(queue));
         }
-        drop(taken);
+        let mut pause = ASK;
         loop {
-            thread::sleep(ASK);
+            thread::sleep(pause);
             if status.attached().is_none_or(|attached| attached.has_settled()) {
                 return;
             }
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
     /// `None` if the device is not wanted any more.
     fn wait(&self, privileges: &AttachPrivileges, status: &XdpStatus) -> Option<Vec<XdpQueue>> {
+        // An attempt that fails late may have stopped the card for a moment.
+        let mut long_pause = LONG_PAUSE;
         while !self.queues.iter().any(Sender::is_closed) {
             privileges.raise();
-            let (because, pause) = match self.attempt() {
+            let (because, pause) = match self.attempt(HANDSHAKES) {
                 Ok(taken) => return Some(taken),
                 Err(XdpError::Busy { .. } | XdpError::Down(_)) => (None, PAUSE),
-                Err(error) => (Some(error.to_string()), LONG_PAUSE),
+                Err(error) => (Some(error.to_string()), long_pause),
             };
+            long_pause = if because.is_some() { LONGEST_PAUSE.min(long_pause * 2) } else { LONG_PAUSE };
             let until = Instant::now() + pause;
             while Instant::now() < until {
                 if !status.waits(because.clone()) {
@@ -145,14 +161,27 @@ impl LateDevice {
 
     /// Without patience: whoever waits for the device tries again, and nothing is to keep the ports when it stops to wait. A device in use is
     /// not looked at further: attaching locks memory, and the search for the user reads all of `/proc`.
-    fn attempt(&self) -> Result<Vec<XdpQueue>, XdpError> {
+    fn attempt(&self, on_their_way: Duration) -> Result<Vec<XdpQueue>, XdpError> {
         let device = XdpDevice::find(&self.config.device)?;
         check(&self.config, &device, &self.holders)?;
+        if (device.queues as usize, device.mtu) != (self.queues.len(), self.mtu) {
+            let why = "it has another number of queues, or another MTU, than when this process began to wait: start it again";
+            return Err(XdpError::Unusable { device: device.name, why: why.to_owned() });
+        }
         if has_program(device.index).map_err(XdpError::at("look at the device"))? {
             return Err(XdpError::Busy { device: device.name, by: "another process".to_owned() });
         }
         let clones: io::Result<Vec<PortHolder>> = self.holders.iter().map(PortHolder::try_clone).collect();
-        attach(&self.config, clones.map_err(XdpError::at("keep the sockets"))?, Duration::ZERO)
+        let clones = clones.map_err(XdpError::at("keep the sockets"))?;
+        attach(&self.config, clones, Duration::ZERO, on_their_way)
+    }
+}
+
+/// Who uses a device now, in words.
+fn user_of(device: &str) -> String {
+    match XdpDevice::find(device).map(|device| busy(&device)) {
+        Ok(XdpError::Busy { by, .. }) => by,
+        _ => "another process".to_owned(),
     }
 }
 

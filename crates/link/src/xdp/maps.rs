@@ -59,6 +59,8 @@ pub(super) enum Duty {
     PassAll = 3,
     /// It passes all but the engine's.
     PassOthers = 4,
+    /// It passes the kernel's, and takes the others.
+    PassKernels = 5,
 }
 
 /// Whose a connection is, whatever the program sees of it later. Anybody can send a SYN in another host's name.
@@ -244,6 +246,18 @@ impl Maps {
         let Some(passing) = &self.passing else { return Ok(()) };
         let epoch = passing.now().load(Ordering::Relaxed) >> DUTY_BITS;
         sys::set_element(passing.owned.as_fd(), &tuple(local, remote), &owned(epoch, owner).to_ne_bytes())
+    }
+
+    /// Whether the program has passed the SYN of this connection in this epoch.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn has_passed(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<bool> {
+        let Some(passing) = &self.passing else { return Ok(false) };
+        let mut value = [0; 4];
+        let found = sys::get_element(passing.passed.as_fd(), &tuple(local, remote), &mut value)?;
+        let epoch = passing.now().load(Ordering::Relaxed) >> DUTY_BITS;
+        Ok(found && u32::from_ne_bytes(value) == owned(epoch, ConnectionOwner::Kernel))
     }
 
     /// Nobody owns this connection any more.

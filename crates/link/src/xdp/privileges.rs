@@ -4,11 +4,11 @@
 //! the C library does for `setuid(2)`.
 #![allow(unsafe_code)]
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,13 +38,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// One caller at a time.
 static TURN: Mutex<()> = Mutex::new(());
-/// Threads that wait to attach a card, and keep what that needs.
-static ATTACHING: Mutex<BTreeSet<libc::pid_t>> = Mutex::new(BTreeSet::new());
+/// Threads that wait to attach a card, and keep what that needs; 0 is none. A handler can read them. A thread that finds no place waits in
+/// vain if the process gives up its privileges.
+static ATTACHING: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 /// What the handler keeps.
 static KEEP: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Gives up all capabilities of this process that a card needs at its start only, in all threads, for good. Call it when all devices are
-/// attached, or waited for ([`LateDevice`](super::LateDevice)): no other one can be attached later.
+/// attached, or waited for ([`LateDevice`](super::LateDevice)), and the process is the user that it is to be: no other card can be attached
+/// later.
 ///
 /// Of what the process has, it keeps `CAP_NET_ADMIN`, by which a card lets the kernel resolve next hops, `CAP_NET_BIND_SERVICE`,
 /// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`. A card does without them, too: then it sends a next hop that the kernel does not know an
@@ -76,8 +78,8 @@ fn keep_in_all_threads(keep: u64) -> io::Result<()> {
         }
         right = 0;
         for thread in left {
-            // One is enough: the kernel keeps it until the thread runs. Those that wait for a card look themselves.
-            if signalled.insert(thread) && !attaching().contains(&thread) {
+            // One is enough: the kernel keeps it until the thread runs.
+            if signalled.insert(thread) {
                 send(signal, thread);
             }
         }
@@ -97,8 +99,7 @@ fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
             Err(error) => return Err(error),
         };
         let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let waits = thread.is_some_and(|thread| attaching().contains(&thread));
-        let keep = if waits { ATTACH } else { keep };
+        let keep = if thread.is_some_and(is_attaching) { ATTACH } else { keep };
         let may_get_more = status.lines().any(|line| line == "NoNewPrivs:\t0");
         if may_get_more || status.lines().filter_map(permitted).any(|has| has & !keep != 0) {
             found.push(thread.ok_or(io::ErrorKind::InvalidData)?);
@@ -107,14 +108,21 @@ fn threads_with_more(keep: u64) -> io::Result<Vec<libc::pid_t>> {
     Ok(found)
 }
 
-fn attaching() -> MutexGuard<'static, BTreeSet<libc::pid_t>> {
-    ATTACHING.lock().unwrap_or_else(PoisonError::into_inner)
+fn is_attaching(thread: libc::pid_t) -> bool {
+    ATTACHING.iter().any(|place| place.load(Ordering::SeqCst) == thread)
+}
+
+fn exchange(from: libc::pid_t, to: libc::pid_t) {
+    let exchange =
+        |place: &AtomicI32| place.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    let _ = ATTACHING.iter().any(exchange);
 }
 
 /// What the calling thread keeps to attach a card when the process becomes another user, or gives up its privileges. When this is dropped, by
 /// the same thread, nothing of that is left to a process that has done so.
 pub(super) struct AttachPrivileges {
     thread: libc::pid_t,
+    was_root: bool,
     /// They belong to the thread.
     _here: PhantomData<*const ()>,
 }
@@ -122,19 +130,23 @@ pub(super) struct AttachPrivileges {
 impl AttachPrivileges {
     pub(super) fn take() -> Self {
         let thread = nix::unistd::gettid().as_raw();
-        attaching().insert(thread);
+        exchange(0, thread);
         // SAFETY: no pointer is passed.
         unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) };
-        Self { thread, _here: PhantomData }
+        Self { thread, was_root: is_root(), _here: PhantomData }
     }
 
-    /// Makes them effective, which they are not when the process has become another user. Gives up the others if the process has. Not before:
-    /// the C library ends a process that becomes another user if one of its threads may not. An error shows when the card is attached.
+    /// Makes them effective, which they are not when the process has become another user, and gives up the others then. Not before: the C
+    /// library ends a process that becomes another user if one of its threads may not. An error shows when the card is attached.
     pub(super) fn raise(&self) {
-        if has_given_up() {
+        if self.is_other_user() {
             let _ = reduce(ATTACH);
         }
         let _ = change(|part, number| part.effective |= part.permitted & half(ATTACH, number));
+    }
+
+    fn is_other_user(&self) -> bool {
+        self.was_root && !is_root()
     }
 }
 
@@ -143,11 +155,16 @@ impl Drop for AttachPrivileges {
         // From here on it is a thread as the others, if the process has not become another user yet.
         // SAFETY: no pointer is passed.
         unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 0, 0, 0, 0) };
-        attaching().remove(&self.thread);
-        if has_given_up() {
+        exchange(self.thread, 0);
+        if has_given_up() || self.is_other_user() {
             let _ = reduce(0);
         }
     }
+}
+
+fn is_root() -> bool {
+    // SAFETY: no pointer is passed.
+    unsafe { libc::geteuid() == 0 }
 }
 
 fn has_given_up() -> bool {
@@ -212,7 +229,8 @@ fn send(signal: libc::c_int, thread: libc::pid_t) {
 extern "C" fn on_signal(_: libc::c_int) {
     let before = Errno::last();
     // The list of threads says whether it worked.
-    let _ = reduce(KEEP.load(Ordering::SeqCst));
+    let waits = is_attaching(nix::unistd::gettid().as_raw());
+    let _ = reduce(if waits { ATTACH } else { KEEP.load(Ordering::SeqCst) });
     before.set();
 }
 

@@ -169,6 +169,7 @@ impl<'a> Filter<'a> {
         self.owned(owned, on);
         let asm = &mut self.asm;
         asm.jump_number(Equal, R9, Duty::PassOthers as i32, pass);
+        asm.jump_number(Equal, R9, Duty::PassKernels as i32, on);
         asm.jump_number(Equal, R9, Duty::PassKnown as i32, known);
         asm.load(Byte, R2, R7, at + 13);
         asm.number(And, R2, 0x12);
@@ -203,6 +204,7 @@ impl<'a> Filter<'a> {
         self.owned(owned, on);
         self.asm.jump_number(Equal, R9, Duty::PassOthers as i32, pass);
         self.asm.jump_number(Equal, R9, Duty::PassAll as i32, pass);
+        self.asm.jump_number(Equal, R9, Duty::PassKernels as i32, on);
         self.passed(passed, on);
         self.asm.place(on);
     }

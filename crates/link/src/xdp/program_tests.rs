@@ -375,6 +375,9 @@ fn connections_of_the_kernel_are_passed() {
         it.has(Duty::PassKnown);
         assert_eq!([it.all(1), it.all(3)], [PASSED; 2]);
         assert_eq!([it.all(2), it.all(4)], [TAKEN; 2]);
+        // The kernel has been asked again: whose SYN was passed in the beginning, and has no connection, is not the kernel's.
+        it.has(Duty::PassKernels);
+        assert_eq!([it.all(3), it.all(1)], [PASSED, TAKEN]);
         // At the end.
         it.has(Duty::PassNew);
         assert_eq!(it.all(5), PASSED);
@@ -401,6 +404,11 @@ fn a_forged_syn_moves_no_connection() {
         it.has(Duty::PassNew);
         assert_eq!([it.all(1), it.all(1)], [TAKEN; 2]);
         assert_eq!(it.all(2), PASSED);
+        let passed = |port| {
+            let remote = it.from(port).parse().unwrap();
+            it.bench.maps.has_passed(it.server.parse().unwrap(), remote).unwrap()
+        };
+        assert!(passed(2) && !passed(1) && !passed(3));
         // One that began meanwhile, by a SYN cookie.
         assert_eq!(it.segment(3, ACK), FrameFate::Taken);
         it.own(3, ConnectionOwner::Engine);

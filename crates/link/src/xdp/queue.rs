@@ -11,7 +11,7 @@ use firstflight_wire::icmp::{IcmpErrorKind, emit_error};
 use nix::errno::Errno;
 use tokio::io::unix::AsyncFd;
 
-use super::attached::{Attached, BUSY, LostPackets, attach};
+use super::attached::{Attached, BUSY, LostPackets, ON_THEIR_WAY, attach};
 use super::device::{ADDRESS, LINK_BYTES, LOCAL, MTU, UP};
 use super::error::errno;
 use super::events::{Events, Read};
@@ -166,7 +166,7 @@ impl Xdp {
     /// # Errors
     /// See [`XdpError`]. After an error nothing is left behind.
     pub fn attach(config: &XdpConfig, holders: Vec<PortHolder>) -> Result<Vec<XdpQueue>, XdpError> {
-        attach(config, holders, BUSY)
+        attach(config, holders, BUSY, ON_THEIR_WAY)
     }
 
     /// Reads the counters of the device.

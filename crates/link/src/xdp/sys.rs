@@ -297,6 +297,17 @@ pub(super) fn set_element(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::
     bpf(2, &mut element(map, key, value)).map(drop)
 }
 
+/// `BPF_MAP_LOOKUP_ELEM`. False if there is none. `key` and `value` have the sizes of the map's shape.
+pub(super) fn get_element(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
+    // The kernel writes the value.
+    let to = value.as_mut_ptr() as u64;
+    match bpf(1, &mut MapElement { value: to, ..element(map, key, &[]) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// `BPF_MAP_DELETE_ELEM`. `key` has the size of the map's shape.
 pub(super) fn delete_element(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
     // The kernel refuses fields that the command does not have.

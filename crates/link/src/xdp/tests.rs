@@ -332,8 +332,9 @@ fn connections_of_the_kernel_go_on(family: usize, far: &Far) {
         let parsed = Packet::parse(&packet).unwrap();
         let segment = Segment::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
         assert!(segment.flags.contains(Flags::SYN));
-        assert!(!links[0].attached().has_settled());
         assert!(links[0].attached().has_duty(Duty::PassKnown));
+        assert!(!links[0].attached().has_settled());
+        assert!(links[0].attached().has_duty(Duty::PassKernels));
         // Without TIME-WAIT.
         SockRef::from(&accepted).set_linger(Some(Duration::ZERO)).unwrap();
         drop(accepted);
@@ -398,8 +399,8 @@ fn one_waits() -> (Vec<XdpQueue>, Vec<LateQueue>, XdpStatus) {
     let shared = || vec![share(at, &Allow::Any)];
     let first = Xdp::attach(&config, shared()).unwrap();
     let (late, device) = LateQueue::prepare(config, shared()).unwrap();
-    let status = device.begin().unwrap();
-    assert!(status.is_waiting() && !status.is_attached() && status.waits_because().is_none());
+    let status = device.begin(|| {}).unwrap();
+    assert!(status.waits_for().is_some() && !status.is_attached() && status.waits_because().is_none());
     (first, late, status)
 }
 
@@ -427,11 +428,47 @@ fn who_only_prepares_gets_no_connection() {
             assert_eq!(from, client.local_addr().unwrap());
         };
         (0..20).for_each(|_| comes_to(&first));
-        let status = device.begin().unwrap();
+        let status = device.begin(|| {}).unwrap();
         (0..20).for_each(|_| comes_to(&second));
         // Nothing was taken away by trying.
-        assert!(status.is_waiting() && queues[0].status().is_attached());
+        assert!(status.waits_for().is_some() && queues[0].status().is_attached());
         drop(late);
+    });
+}
+
+/// A connection of the kernel is over. Its client uses the port again: for a connection to the engine.
+#[test]
+fn a_port_that_is_used_again_is_the_engines() {
+    on_a_cable(1, |far| {
+        let at = SocketAddr::new(HOSTS[0].parse().unwrap(), 80);
+        let holder = share(at, &Allow::Any);
+        let listener = holder.listener().unwrap().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let connect = move |port: u16, ms: u64| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::new(CLIENTS[0].parse().unwrap(), port).into()).unwrap();
+            let _ = socket.connect_timeout(&at.into(), Duration::from_millis(ms));
+            socket.set_linger(Some(Duration::ZERO)).unwrap();
+            socket
+        };
+        let _stays = far.run(move || connect(4000, 20_000));
+        let ends = far.run(move || connect(4001, 20_000));
+        let accepted: Vec<_> = (0..2).map(|_| listener.accept().unwrap()).collect();
+        block_on(async {
+            let mut links = open(&config(Mode::Driver).hand_over(true), vec![holder]);
+            assert!(!links[0].attached().has_settled());
+            drop((ends, accepted.into_iter().find(|(_, from)| from.port() == 4001)));
+            // Until the kernel has it no more.
+            while connections::peers(at).unwrap().0.len() > 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            assert!(!links[0].attached().has_settled());
+            far.begin(move || drop(connect(4001, 1)));
+            let (_, packet) = receive(&mut links).await;
+            let parsed = Packet::parse(&packet).unwrap();
+            let segment = Segment::parse_checked(parsed.payload, parsed.src, parsed.dst).unwrap();
+            assert!(segment.src_port == 4001 && segment.flags.contains(Flags::SYN));
+        });
     });
 }
 
@@ -494,6 +531,20 @@ fn who_waits_goes_on_when_the_device_is_refused() {
         drop(first);
         until(|| status.is_attached());
         assert!(status.waits_because().is_none());
+        drop(late);
+    });
+}
+
+/// With other queues than engines, some would have no engine.
+#[test]
+fn who_waits_takes_no_device_that_has_changed() {
+    on_a_cable(1, |_| {
+        let (first, late, status) = one_waits();
+        ip(&format!("link set {DEVICE} mtu 1400"));
+        drop(first);
+        until(|| status.waits_because().is_some_and(|why| why.contains("another MTU")));
+        ip(&format!("link set {DEVICE} mtu 1500"));
+        until(|| status.is_attached());
         drop(late);
     });
 }
