@@ -440,6 +440,26 @@ fn bad_ack_in_syn_received_is_reset() {
     p.accept(listener);
 }
 
+/// RFC 9293 §3.10.7.4: the number comes first. A segment that is not acceptable is answered with an ACK alone, whatever it acknowledges: also
+/// one like a probe of a client that is open.
+#[test]
+fn bad_ack_of_an_old_segment_in_syn_received_gets_one_answer() {
+    let mut p = Peer::new();
+    let listener = p.listen();
+    p.send(seg().syn().mss(1460));
+    p.expect().syn_ack();
+    for bad in [0, 2, 500] {
+        p.pass(1_000);
+        while p.sent.pop_front().is_some() {}
+        p.send(seg().seq(0).ack(bad));
+        p.expect().is_ack().seq(1).ack(1).empty();
+        p.quiet();
+    }
+    p.nothing_to_accept(listener);
+    p.send(seg().seq(0).ack(1));
+    p.accept(listener);
+}
+
 /// RFC 9293 §3.10.7.4: a RST in SYN-RECEIVED of a passive open: back to LISTEN, without an event.
 //= rfc9293 MUST-11 test
 #[test]

@@ -130,7 +130,8 @@ impl Connection {
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
             && !(reason == DropReason::OutOfWindow
-                && (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment)))
+                && (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment))
+                && self.acknowledges_syn(segment))
         {
             return Err(Disposition::Dropped(reason));
         }
@@ -233,7 +234,7 @@ impl Connection {
         Err(DropReason::OutOfWindow)
     }
 
-    /// Whether `segment` repeats data that came in the SYN, and acknowledges our SYN-ACK. The data is old, but
+    /// Whether `segment` repeats data that came in the SYN. If it acknowledges our SYN-ACK, that counts: the data is old, but
     /// the client has nothing else to send. RFC 9293 §3.10.7.4 would ignore the acknowledgement, and the
     /// handshake would wait for the retransmission of the SYN-ACK.
     fn repeats_early_data(&self, segment: &Segment<'_>) -> bool {
@@ -245,7 +246,7 @@ impl Connection {
             && !segment.flags.contains(Flags::SYN)
     }
 
-    /// Whether `segment` is a probe ([`Connection::probe`]) and acknowledges our SYN-ACK. The client's ACK was lost. Our
+    /// Whether `segment` is a probe ([`Connection::probe`]). If it acknowledges our SYN-ACK, the client's ACK was lost. Our
     /// answer to the probe shows the client that we are there, so it has no reason to repeat that ACK, and we would wait for
     /// it. RFC 9293 §3.10.7.4 would ignore the acknowledgement.
     fn is_probe_of_open_peer(&self, segment: &Segment<'_>) -> bool {
