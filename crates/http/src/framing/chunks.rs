@@ -4,8 +4,8 @@ use super::Malformed;
 
 /// The longest line with a chunk's size and its extensions, bytes.
 const LONGEST_LINE: usize = 1024;
-/// The longest trailers, bytes.
-const LONGEST_TRAILERS: usize = 16 * 1024;
+/// The longest trailers, bytes, with the empty line behind them. hyper, which reads what is passed on, refuses more.
+const LONGEST_TRAILERS: usize = 16 * 1024 - 1;
 /// A file of more bytes is nowhere, and readers with signed numbers would see a negative one.
 const LARGEST: u64 = i64::MAX as u64;
 
