@@ -302,7 +302,8 @@ impl Listening {
         if let Some((endpoint, card)) = card
             && let Err(error) = Card::hand_over(&endpoint, &card).await
         {
-            let problem = "open connections can be reset by SYNs in their clients' name until they end";
+            let problem = "until its open connections have ended, SYNs in their clients' name reset these, and many SYNs those of \
+                           the gateway that replaces it";
             tracing::warn!(listener = site.load().name(), %error, "{problem}");
         }
         accepting.send_replace(false);

@@ -185,15 +185,19 @@ impl Card {
     /// # Panics
     /// Outside a tokio runtime, as [`tokio::spawn`] does.
     pub async fn hand_over(endpoint: &Endpoint, card: &XdpStatus) -> io::Result<bool> {
-        let mut kept = HashSet::new();
-        let mut result = keep(endpoint, card, &mut kept).await;
-        if !card.pass_new() {
+        if !card.hands_over() {
+            // A device that is waited for is not taken any more.
+            let _ = card.pass_new();
             return Ok(false);
         }
+        let mut kept = HashSet::new();
+        keep(endpoint, card, &mut kept).await.unwrap_or_default();
+        let _ = card.pass_new();
         // Those that have begun meanwhile, and those of SYN cookies.
+        let mut result = Ok(());
         for pause in [Duration::ZERO, ON_THEIR_WAY, HANDSHAKES] {
             tokio::time::sleep(pause).await;
-            result = result.and(keep(endpoint, card, &mut kept).await);
+            result = keep(endpoint, card, &mut kept).await;
         }
         if result.is_ok() {
             card.pass_others();
@@ -231,11 +235,21 @@ impl LateCard {
 
 type FourTuple = (SocketAddr, SocketAddr);
 
-/// Keeps the connections that the engine has and that are not in `kept`.
+/// Keeps the connections that the engine has and that are not in `kept`. After an error it can be tried again.
 async fn keep(endpoint: &Endpoint, card: &XdpStatus, kept: &mut HashSet<FourTuple>) -> io::Result<()> {
-    let new: Vec<_> = endpoint.four_tuples().into_iter().filter(|it| kept.insert(*it)).collect();
-    let card = card.clone();
-    tokio::task::spawn_blocking(move || card.keep(&new)).await?
+    let (endpoint, card, before) = (endpoint.clone(), card.clone(), std::mem::take(kept));
+    let task = tokio::task::spawn_blocking(move || {
+        let mut all = before;
+        let new: Vec<_> = endpoint.four_tuples().into_iter().filter(|it| !all.contains(it)).collect();
+        let result = card.keep(&new);
+        if result.is_ok() {
+            all.extend(new);
+        }
+        (all, result)
+    });
+    let (all, result) = task.await?;
+    *kept = all;
+    result
 }
 
 /// Lets clients use the ports of connections that are over.
@@ -254,7 +268,13 @@ async fn let_go(engines: Vec<Weak<Shared>>, card: XdpStatus, mut kept: HashSet<F
                 over.retain(|(local, remote)| !engine.stack.has_four_tuple(*local, *remote));
             }
             card.let_go(&over);
-            over.iter().for_each(|it| _ = kept.remove(it));
+            // A client may have used its port again in this moment.
+            let mut back = over.clone();
+            back.retain(|(local, remote)| {
+                engines.iter().any(|engine| engine.lock().stack.has_four_tuple(*local, *remote))
+            });
+            let _ = card.keep(&back);
+            over.iter().filter(|it| !back.contains(it)).for_each(|it| _ = kept.remove(it));
             tokio::task::yield_now().await;
         }
     }

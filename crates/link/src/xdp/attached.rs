@@ -36,8 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long packets may be on their way through the kernel when the program begins, if no other process had the ports.
 pub(super) const ON_THEIR_WAY: Duration = Duration::from_millis(100);
-/// Most connections that are over of an address, of which the program passes packets. Others need the room.
-const MOST_ENDED: usize = 1 << 14;
+/// Most connections that are over, of which the program passes packets. Others need the room.
+const MOST_ENDED: usize = 1 << 16;
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
 pub(super) struct LostPackets {
@@ -82,6 +82,8 @@ type FourTuple = (SocketAddr, SocketAddr);
 #[derive(Default)]
 struct PassedConnections {
     known: HashSet<FourTuple>,
+    /// Those that the kernel did not show at the last look. A list that goes on after a pause may miss one.
+    missed: HashSet<FourTuple>,
     /// The kernel was asked a second time: it has had all of them. Others that it has come another way.
     is_whole: bool,
     /// The device is handed over itself.
@@ -149,9 +151,11 @@ impl Attached {
         let Kernel::Program { maps, .. } = &self.kernel else { return Ok(()) };
         // From here on the epoch stays.
         self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
+        let is_passing = maps.has_duty(Duty::PassNew) || maps.has_duty(Duty::PassOthers);
         let mut result = Ok(());
         for (local, remote) in four_tuples {
-            let kept = match maps.has_passed(*local, *remote) {
+            let newer = if is_passing { maps.has_passed(*local, *remote) } else { Ok(false) };
+            let kept = match newer {
                 Ok(true) => Ok(()),
                 Ok(false) => maps.own(*local, *remote, ConnectionOwner::Engine),
                 Err(error) => Err(error),
@@ -159,6 +163,10 @@ impl Attached {
             result = result.and(kept);
         }
         result
+    }
+
+    fn hands_over(&self) -> bool {
+        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.passing().is_some())
     }
 
     /// The engine needs no packets of these any more. One that stays in the map because of an error does no harm but to its client.
@@ -202,37 +210,68 @@ impl Attached {
         if passed.ends || !passes {
             return true;
         }
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut present = HashSet::new();
-        for (at, ..) in served.iter().filter(|(_, of, _)| *of == Transport::Tcp) {
-            let Ok((live, ended)) = connections::peers(*at) else { return false };
-            // Those of this host's own programs do not come by the device.
-            let others = live
-                .into_iter()
-                .chain(ended)
-                .filter(|peer| served.iter().all(|(at, ..)| at.ip() != peer.ip()));
-            present.extend(others.map(|peer| (*at, peer)));
-        }
-        if passed.is_whole {
-            present.retain(|it| passed.known.contains(it));
-        }
-        for (local, remote) in present.difference(&passed.known) {
-            if maps.own(*local, *remote, ConnectionOwner::Kernel).is_err() {
+        let Ok((live, ended)) = self.kernels_now() else { return false };
+        let mut present: HashSet<_> = ended.into_iter().filter(|it| passed.known.contains(it)).collect();
+        present.extend(live.into_iter().filter(|it| !passed.is_whole || passed.known.contains(it)));
+        let missed: HashSet<_> = passed.known.difference(&present).copied().collect();
+        let gone: Vec<_> = missed.intersection(&passed.missed).copied().collect();
+        passed.missed = missed;
+        for (local, remote) in present {
+            if passed.known.contains(&(local, remote)) {
+                continue;
+            }
+            if maps.own(local, remote, ConnectionOwner::Kernel).is_err() {
                 return false;
             }
+            passed.known.insert((local, remote));
         }
-        // Their clients may use the ports again, for connections to the engine.
-        for (local, remote) in passed.known.difference(&present) {
-            let _ = maps.disown(*local, *remote);
+        if !passed.is_whole {
+            // From here on a SYN that was passed in the beginning makes no connection the kernel's.
+            maps.change_duty(Duty::PassKnown, Duty::PassKernels);
+            passed.is_whole = maps.forget_passed().is_ok();
         }
-        (passed.known, passed.is_whole) = (present, true);
-        // From here on a SYN that was passed in the beginning makes no connection the kernel's.
-        maps.change_duty(Duty::PassKnown, Duty::PassKernels);
-        let is_over = passed.known.is_empty();
+        if !self.let_kernels_go(maps, &mut passed, &gone) {
+            return false;
+        }
+        let is_over = passed.is_whole && passed.known.is_empty();
         if is_over {
             maps.change_duty(Duty::PassKernels, Duty::Take);
         }
         is_over
+    }
+
+    /// These connections of the kernel are over: their clients may use the ports again, for connections to the engine. False if
+    /// it is not known whether one has done so in this moment.
+    fn let_kernels_go(&self, maps: &Maps, passed: &mut PassedConnections, gone: &[FourTuple]) -> bool {
+        for (local, remote) in gone {
+            let _ = maps.disown(*local, *remote);
+            passed.known.remove(&(*local, *remote));
+        }
+        if gone.is_empty() {
+            return true;
+        }
+        let Ok((live, _)) = self.kernels_now() else { return false };
+        for (local, remote) in live.into_iter().filter(|it| gone.contains(it)) {
+            let _ = maps.own(local, remote, ConnectionOwner::Kernel);
+            passed.known.insert((local, remote));
+        }
+        true
+    }
+
+    /// The kernel's connections of the served ports, without those of this host's own programs, which do not come by the device: those that
+    /// begin or are open, and those that are over.
+    fn kernels_now(&self) -> io::Result<(Vec<FourTuple>, Vec<FourTuple>)> {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut live, mut ended) = (Vec::new(), Vec::new());
+        for (at, ..) in served.iter().filter(|(_, of, _)| *of == Transport::Tcp) {
+            let (these, those) = connections::peers(*at)?;
+            for (all, some) in [(&mut live, these), (&mut ended, those)] {
+                let others =
+                    some.into_iter().filter(|peer| served.iter().all(|(at, ..)| at.ip() != peer.ip()));
+                all.extend(others.map(|peer| (*at, peer)));
+            }
+        }
+        Ok((live, ended))
     }
 
     /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
@@ -384,6 +423,12 @@ impl XdpStatus {
             Taken::NotYet { because, .. } => because.clone(),
             Taken::Yes(_) | Taken::Never => None,
         }
+    }
+
+    /// Whether the device is used, and can be handed over ([`XdpConfig::hand_over`]).
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        self.attached().is_some_and(|attached| attached.hands_over())
     }
 
     /// These are connections of the engine, its own end first: they stay its own while the device is handed over, whoever sends a SYN in
@@ -557,9 +602,14 @@ fn pass_known(
         for holder in holders {
             let (live, ended) = connections::peers(holder.at())?;
             // If there is no room for all that are over, the engine answers the others with RST: their data has arrived.
-            for peer in live.into_iter().chain(ended.into_iter().take(most_ended)) {
+            for peer in live {
                 if known.insert((holder.at(), peer)) {
                     maps.own(holder.at(), peer, ConnectionOwner::Kernel)?;
+                }
+            }
+            for peer in ended.into_iter().take(most_ended / holders.len()) {
+                if maps.own(holder.at(), peer, ConnectionOwner::Kernel).is_ok() {
+                    known.insert((holder.at(), peer));
                 }
             }
         }

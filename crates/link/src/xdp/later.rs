@@ -73,11 +73,11 @@ impl LateQueue {
 impl LateDevice {
     /// Accepts the kernel's connections of the ports from now on, and takes the device, or waits for it.
     ///
-    /// A thread waits, and calls `before` when it has the device, before the first packet comes. It ends when it has succeeded, when all queues are dropped, or with [`XdpStatus::pass_new`]; then the
-    /// device is not taken any more. If the device is refused meanwhile for another reason than that it is busy,
-    /// [`XdpStatus::waits_because`] has it, and the thread goes on. [`give_up_privileges`](super::give_up_privileges) leaves
-    /// this thread what it needs: `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` and `CAP_IPC_LOCK`, also if the process becomes
-    /// another user.
+    /// A thread waits, and then calls `before`, before the first packet comes. It ends when it has succeeded, when all queues are
+    /// dropped, or with [`XdpStatus::pass_new`]; then the device is not taken any more. If the device is refused meanwhile for
+    /// another reason than that it is busy, [`XdpStatus::waits_because`] has it, and the thread goes on.
+    /// [`give_up_privileges`](super::give_up_privileges) leaves this thread what it needs: `CAP_NET_ADMIN`, `CAP_NET_RAW`,
+    /// `CAP_BPF` and `CAP_IPC_LOCK`, also if the process becomes another user.
     ///
     /// # Errors
     /// What [`Xdp::attach`] says about the device now, except that it is busy.
@@ -113,6 +113,7 @@ impl LateDevice {
         status: &XdpStatus,
         before: impl FnOnce(),
     ) {
+        let waited = taken.is_none();
         let taken = taken.or_else(|| self.wait(&privileges, status));
         drop(privileges);
         let Self { queues, holders, .. } = self;
@@ -122,7 +123,9 @@ impl LateDevice {
         if !taken.first().is_some_and(|queue| status.becomes(&queue.status())) {
             return;
         }
-        before();
+        if waited {
+            before();
+        }
         for (sender, queue) in queues.into_iter().zip(taken) {
             let _ = sender.send(Ok(queue));
         }
@@ -165,16 +168,22 @@ impl LateDevice {
         let device = XdpDevice::find(&self.config.device)?;
         check(&self.config, &device, &self.holders)?;
         if (device.queues as usize, device.mtu) != (self.queues.len(), self.mtu) {
-            let why = "it has another number of queues, or another MTU, than when this process began to wait: start it again";
-            return Err(XdpError::Unusable { device: device.name, why: why.to_owned() });
+            return Err(changed(device.name));
         }
         if has_program(device.index).map_err(XdpError::at("look at the device"))? {
             return Err(XdpError::Busy { device: device.name, by: "another process".to_owned() });
         }
         let clones: io::Result<Vec<PortHolder>> = self.holders.iter().map(PortHolder::try_clone).collect();
         let clones = clones.map_err(XdpError::at("keep the sockets"))?;
-        attach(&self.config, clones, Duration::ZERO, on_their_way)
+        let taken = attach(&self.config, clones, Duration::ZERO, on_their_way)?;
+        // Nothing kept the device from changing meanwhile.
+        if taken.len() == self.queues.len() { Ok(taken) } else { Err(changed(device.name)) }
     }
+}
+
+fn changed(device: String) -> XdpError {
+    let why = "it has another number of queues, or another MTU, than when this process began to wait: start it again";
+    XdpError::Unusable { device, why: why.to_owned() }
 }
 
 /// Who uses a device now, in words.

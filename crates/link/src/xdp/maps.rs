@@ -260,6 +260,19 @@ impl Maps {
         Ok(found && u32::from_ne_bytes(value) == owned(epoch, ConnectionOwner::Kernel))
     }
 
+    /// Forgets which SYNs the program has passed. None may be passed meanwhile.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn forget_passed(&self) -> io::Result<()> {
+        let Some(passing) = &self.passing else { return Ok(()) };
+        let (map, mut key) = (passing.passed.as_fd(), [0; TUPLE_BYTES as usize]);
+        while sys::first_key(map, &mut key)? {
+            sys::delete_element(map, &key)?;
+        }
+        Ok(())
+    }
+
     /// Nobody owns this connection any more.
     ///
     /// # Errors

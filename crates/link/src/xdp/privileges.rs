@@ -142,7 +142,9 @@ impl AttachPrivileges {
         if self.is_other_user() {
             let _ = reduce(ATTACH);
         }
-        let _ = change(|part, number| part.effective |= part.permitted & half(ATTACH, number));
+        let effective = || change(|part, number| part.effective |= part.permitted & half(ATTACH, number));
+        // The handler may have changed them in between.
+        let _ = effective().or_else(|_| effective());
     }
 
     fn is_other_user(&self) -> bool {

@@ -308,6 +308,17 @@ pub(super) fn get_element(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> 
     }
 }
 
+/// `BPF_MAP_GET_NEXT_KEY` from the begin: a key of the map. False if it is empty. `key` has the size of the map's shape.
+pub(super) fn first_key(map: BorrowedFd<'_>, key: &mut [u8]) -> io::Result<bool> {
+    // The kernel writes the next key where other commands have the value. Without a key it is the first one.
+    let to = key.as_mut_ptr() as u64;
+    match bpf(4, &mut MapElement { key: 0, value: to, ..element(map, &[], &[]) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// `BPF_MAP_DELETE_ELEM`. `key` has the size of the map's shape.
 pub(super) fn delete_element(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
     // The kernel refuses fields that the command does not have.
