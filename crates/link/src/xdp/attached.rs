@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,9 @@ use nix::errno::Errno;
 use super::device::channels;
 use super::error::errno;
 use super::frame::SynOpening;
+use super::hand_over::{FourTuple, PassedConnections, pass_known};
 use super::holder::SharedBy;
-use super::maps::{ConnectionOwner, Duty, Maps};
+use super::maps::Maps;
 use super::packet::PacketSocket;
 use super::program::{Dropped, assemble};
 use super::screen::Screen;
@@ -36,8 +37,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long packets may be on their way through the kernel when the program begins, if no other process had the ports.
 pub(super) const ON_THEIR_WAY: Duration = Duration::from_millis(100);
-/// Most connections that are over, of which the program passes packets. Others need the room.
-const MOST_ENDED: usize = 1 << 16;
 /// What a queue cannot count for itself.
 #[derive(Debug, Default)]
 pub(super) struct LostPackets {
@@ -62,49 +61,34 @@ impl LostPackets {
         self.dropped.get(why as usize).into_iter().for_each(Self::count);
     }
 
-    fn dropped(&self, why: Dropped) -> u64 {
+    pub(super) fn dropped(&self, why: Dropped) -> u64 {
         self.dropped.get(why as usize).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 }
 
 /// What the kernel has for the device.
-enum Kernel {
+pub(super) enum Kernel {
     /// The program, which is detached first, and its maps.
     Program { _link: OwnedFd, maps: Maps },
     /// Only a packet socket.
     Nothing,
 }
 
-/// Both ends of a connection, ours first.
-type FourTuple = (SocketAddr, SocketAddr);
-
-/// The connections of the kernel that the program passes because they began before it.
-#[derive(Default)]
-struct PassedConnections {
-    known: HashSet<FourTuple>,
-    /// Those that the kernel did not show at the last look. A list that goes on after a pause may miss one.
-    missed: HashSet<FourTuple>,
-    /// The kernel was asked a second time: it has had all of them. Others that it has come another way.
-    is_whole: bool,
-    /// The device is handed over itself.
-    ends: bool,
-}
-
 /// The program, its maps and the holders. The fields are dropped in this order: the program first, the holders last.
 pub(super) struct Attached {
-    kernel: Kernel,
+    pub(super) kernel: Kernel,
     /// For their counters.
-    sockets: Vec<OwnedFd>,
+    pub(super) sockets: Vec<OwnedFd>,
     /// What is served, and whether its address is there: by its number in the maps.
-    served: Mutex<Vec<(SocketAddr, Transport, bool)>>,
+    pub(super) served: Mutex<Vec<(SocketAddr, Transport, bool)>>,
     pub(super) lost: LostPackets,
     device: String,
     queues: u32,
     steering: Option<Steering>,
     /// The device has another number of queues now.
     ended: AtomicBool,
-    passed: Mutex<PassedConnections>,
-    holders: Mutex<Vec<OwnedFd>>,
+    pub(super) passed: Mutex<PassedConnections>,
+    pub(super) holders: Mutex<Vec<OwnedFd>>,
 }
 
 impl Attached {
@@ -142,138 +126,6 @@ impl Attached {
         }
     }
 
-    /// These are the engine's connections, which it keeps when others are passed. One whose client has begun another one in its place, which
-    /// was passed, stays that.
-    ///
-    /// # Errors
-    /// The first one. It goes on with the others.
-    fn keep(&self, four_tuples: &[FourTuple]) -> io::Result<()> {
-        let Kernel::Program { maps, .. } = &self.kernel else { return Ok(()) };
-        // From here on the epoch stays.
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
-        let is_passing = maps.has_duty(Duty::PassNew) || maps.has_duty(Duty::PassOthers);
-        let mut result = Ok(());
-        for (local, remote) in four_tuples {
-            let newer = if is_passing { maps.has_passed(*local, *remote) } else { Ok(false) };
-            let kept = match newer {
-                Ok(true) => Ok(()),
-                Ok(false) => maps.own(*local, *remote, ConnectionOwner::Engine),
-                Err(error) => Err(error),
-            };
-            result = result.and(kept);
-        }
-        result
-    }
-
-    fn hands_over(&self) -> bool {
-        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.passing().is_some())
-    }
-
-    /// The engine needs no packets of these any more. One that stays in the map because of an error does no harm but to its client.
-    fn let_go(&self, four_tuples: &[FourTuple]) {
-        if let Kernel::Program { maps, .. } = &self.kernel {
-            four_tuples.iter().for_each(|(local, remote)| drop(maps.disown(*local, *remote)));
-        }
-    }
-
-    /// New connections are the kernel's from now on, and go to the other sockets that share the ports. False if that was not prepared
-    /// ([`XdpConfig::hand_over`]).
-    fn pass_new(&self) -> bool {
-        let Kernel::Program { maps, .. } = &self.kernel else { return false };
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
-        maps.set_duty(Duty::PassNew);
-        let passes = maps.has_duty(Duty::PassNew);
-        if passes {
-            self.holders.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        }
-        passes
-    }
-
-    /// All connections are the kernel's from now on, but those that are kept.
-    fn pass_others(&self) {
-        if let Kernel::Program { maps, .. } = &self.kernel {
-            maps.change_duty(Duty::PassNew, Duty::PassOthers);
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn has_duty(&self, duty: Duty) -> bool {
-        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.has_duty(duty))
-    }
-
-    /// Looks whether the connections of the kernel, which the program passes, are over. When all are, it passes none any more, and this need
-    /// not be asked again. The first look must not come before the kernel has all of them.
-    pub(super) fn has_settled(&self) -> bool {
-        let Kernel::Program { maps, .. } = &self.kernel else { return true };
-        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = maps.has_duty(Duty::PassKnown) || maps.has_duty(Duty::PassKernels);
-        if passed.ends || !passes {
-            return true;
-        }
-        let Ok((live, ended)) = self.kernels_now() else { return false };
-        let mut present: HashSet<_> = ended.into_iter().filter(|it| passed.known.contains(it)).collect();
-        present.extend(live.into_iter().filter(|it| !passed.is_whole || passed.known.contains(it)));
-        let missed: HashSet<_> = passed.known.difference(&present).copied().collect();
-        let gone: Vec<_> = missed.intersection(&passed.missed).copied().collect();
-        passed.missed = missed;
-        for (local, remote) in present {
-            if passed.known.contains(&(local, remote)) {
-                continue;
-            }
-            if maps.own(local, remote, ConnectionOwner::Kernel).is_err() {
-                return false;
-            }
-            passed.known.insert((local, remote));
-        }
-        if !passed.is_whole {
-            // From here on a SYN that was passed in the beginning makes no connection the kernel's.
-            maps.change_duty(Duty::PassKnown, Duty::PassKernels);
-            passed.is_whole = maps.forget_passed().is_ok();
-        }
-        if !self.let_kernels_go(maps, &mut passed, &gone) {
-            return false;
-        }
-        let is_over = passed.is_whole && passed.known.is_empty();
-        if is_over {
-            maps.change_duty(Duty::PassKernels, Duty::Take);
-        }
-        is_over
-    }
-
-    /// These connections of the kernel are over: their clients may use the ports again, for connections to the engine. False if
-    /// it is not known whether one has done so in this moment.
-    fn let_kernels_go(&self, maps: &Maps, passed: &mut PassedConnections, gone: &[FourTuple]) -> bool {
-        for (local, remote) in gone {
-            let _ = maps.disown(*local, *remote);
-            passed.known.remove(&(*local, *remote));
-        }
-        if gone.is_empty() {
-            return true;
-        }
-        let Ok((live, _)) = self.kernels_now() else { return false };
-        for (local, remote) in live.into_iter().filter(|it| gone.contains(it)) {
-            let _ = maps.own(local, remote, ConnectionOwner::Kernel);
-            passed.known.insert((local, remote));
-        }
-        true
-    }
-
-    /// The kernel's connections of the served ports, without those of this host's own programs, which do not come by the device: those that
-    /// begin or are open, and those that are over.
-    fn kernels_now(&self) -> io::Result<(Vec<FourTuple>, Vec<FourTuple>)> {
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (mut live, mut ended) = (Vec::new(), Vec::new());
-        for (at, ..) in served.iter().filter(|(_, of, _)| *of == Transport::Tcp) {
-            let (these, those) = connections::peers(*at)?;
-            for (all, some) in [(&mut live, these), (&mut ended, those)] {
-                let others =
-                    some.into_iter().filter(|peer| served.iter().all(|(at, ..)| at.ip() != peer.ip()));
-                all.extend(others.map(|peer| (*at, peer)));
-            }
-        }
-        Ok((live, ended))
-    }
-
     /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
     /// queues.
     pub(super) fn has_other_queues(&self) -> bool {
@@ -297,7 +149,7 @@ impl Attached {
     }
 
     /// What the kernel has counted for a socket, from the begin.
-    fn counted(&self, socket: &OwnedFd) -> io::Result<SocketCounts> {
+    pub(super) fn counted(&self, socket: &OwnedFd) -> io::Result<SocketCounts> {
         if let Kernel::Program { .. } = self.kernel {
             return Socket::counted(socket.as_fd());
         }
@@ -310,218 +162,6 @@ impl Attached {
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         served.iter().map(|(at, ..)| at.ip()).collect()
-    }
-}
-
-/// What became of packets that did not reach the engine, or a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct XdpCounters {
-    /// Dropped by the program: IPv4 options.
-    pub options: u64,
-    /// Dropped by the program: a first fragment.
-    pub fragments: u64,
-    /// Dropped by the program: the source address is no host's, or is served here.
-    pub sources: u64,
-    /// Dropped by the program: the source address is not allowed.
-    pub not_allowed: u64,
-    /// Dropped by the program: the queue has no socket.
-    pub no_socket: u64,
-    /// Dropped by the program: a SYN, and many waited.
-    pub flood: u64,
-    /// Dropped by the link: longer than the MTU, or not whole.
-    pub malformed: u64,
-    /// Not sent: no route by the device, or the neighbour does not answer.
-    pub unreachable: u64,
-    /// Not sent: no room.
-    pub no_room: u64,
-    /// Dropped by the kernel: not received in time (`rx_ring_full`).
-    pub receive_ring_full: u64,
-    /// Dropped by the kernel: no free memory (`rx_fill_ring_empty_descs`).
-    pub fill_ring_empty: u64,
-    /// Dropped by the kernel for another reason (`rx_dropped`).
-    pub kernel: u64,
-}
-
-impl XdpCounters {
-    /// The counters with their names, as in metrics.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 12] {
-        [
-            ("options", self.options),
-            ("fragment", self.fragments),
-            ("source", self.sources),
-            ("not-allowed", self.not_allowed),
-            ("no-socket", self.no_socket),
-            ("syn-flood", self.flood),
-            ("malformed", self.malformed),
-            ("unreachable", self.unreachable),
-            ("no-room", self.no_room),
-            ("receive-ring-full", self.receive_ring_full),
-            ("fill-ring-empty", self.fill_ring_empty),
-            ("kernel", self.kernel),
-        ]
-    }
-}
-
-/// Reads the counters of a device. It does not keep the program on it.
-#[derive(Clone)]
-pub struct XdpStatus(Arc<Mutex<Taken>>);
-
-/// Whether a device was taken.
-enum Taken {
-    /// Not yet; who used it at first, and why it was refused at the last attempt, if another reason than that it is busy.
-    NotYet {
-        used_by: String,
-        because: Option<String>,
-    },
-    Yes(Weak<Attached>),
-    /// It will not be: the end came first.
-    Never,
-}
-
-impl XdpStatus {
-    pub(super) fn of(attached: &Arc<Attached>) -> Self {
-        Self(Arc::new(Mutex::new(Taken::Yes(Arc::downgrade(attached)))))
-    }
-
-    /// Of a device that is not used yet.
-    pub(super) fn later(used_by: String) -> Self {
-        Self(Arc::new(Mutex::new(Taken::NotYet { used_by, because: None })))
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on it is the status of this device. False if that is not wanted any more.
-    pub(super) fn becomes(&self, other: &Self) -> bool {
-        let Some(attached) = other.attached() else { return false };
-        let mut taken = self.taken();
-        let wanted = matches!(*taken, Taken::NotYet { .. });
-        if wanted {
-            *taken = Taken::Yes(Arc::downgrade(&attached));
-        }
-        wanted
-    }
-
-    /// Notes why the device could not be taken now. False if it is not wanted any more.
-    pub(super) fn waits(&self, because: Option<String>) -> bool {
-        match &mut *self.taken() {
-            Taken::NotYet { because: last, .. } => {
-                *last = because;
-                true
-            }
-            Taken::Yes(_) | Taken::Never => false,
-        }
-    }
-
-    /// Why the device could not be taken at the last attempt, if it is waited for and another process's use is not the reason.
-    #[must_use]
-    pub fn waits_because(&self) -> Option<String> {
-        match &*self.taken() {
-            Taken::NotYet { because, .. } => because.clone(),
-            Taken::Yes(_) | Taken::Never => None,
-        }
-    }
-
-    /// Whether the device is used, and can be handed over ([`XdpConfig::hand_over`]).
-    #[must_use]
-    pub fn hands_over(&self) -> bool {
-        self.attached().is_some_and(|attached| attached.hands_over())
-    }
-
-    /// These are connections of the engine, its own end first: they stay its own while the device is handed over, whoever sends a SYN in
-    /// their name. Call it before [`XdpStatus::pass_new`], and again before [`XdpStatus::pass_others`] for those that began meanwhile.
-    ///
-    /// # Errors
-    /// The system's first one, for which a connection is not kept: if there are more than 262,144, and before Linux 5.19 if privileges were
-    /// given up.
-    pub fn keep(&self, four_tuples: &[(SocketAddr, SocketAddr)]) -> io::Result<()> {
-        self.attached().map_or(Ok(()), |attached| attached.keep(four_tuples))
-    }
-
-    /// These connections of [`XdpStatus::keep`] are over: their clients may use the ports again, for connections to the other process.
-    pub fn let_go(&self, four_tuples: &[(SocketAddr, SocketAddr)]) {
-        self.attached().iter().for_each(|attached| attached.let_go(four_tuples));
-    }
-
-    /// All connections but those of [`XdpStatus::keep`] are the kernel's from now on. [`XdpStatus::pass_new`] comes first, and time for
-    /// handshakes that the engine has begun without keeping state.
-    pub fn pass_others(&self) {
-        self.attached().iter().for_each(|attached| attached.pass_others());
-    }
-
-    /// New connections are the kernel's from now on, and go to the process that replaces this one. The others go on here. False if the ports
-    /// are not shared ([`XdpConfig::hand_over`]). A device that is waited for is not taken any more.
-    #[must_use]
-    pub fn pass_new(&self) -> bool {
-        let mut taken = self.taken();
-        match &*taken {
-            Taken::NotYet { .. } => *taken = Taken::Never,
-            Taken::Yes(attached) => return attached.upgrade().is_some_and(|attached| attached.pass_new()),
-            Taken::Never => {}
-        }
-        true
-    }
-
-    /// Who used the device when this process began to wait for it, if it still waits.
-    #[must_use]
-    pub fn waits_for(&self) -> Option<String> {
-        match &*self.taken() {
-            Taken::NotYet { used_by, .. } => Some(used_by.clone()),
-            Taken::Yes(_) | Taken::Never => None,
-        }
-    }
-
-    /// Whether the device is used now.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
-        self.attached().is_some()
-    }
-
-    pub(super) fn attached(&self) -> Option<Arc<Attached>> {
-        match &*self.taken() {
-            Taken::Yes(attached) => attached.upgrade(),
-            Taken::NotYet { .. } | Taken::Never => None,
-        }
-    }
-
-    /// The counters of all queues together. `None` when the device is no longer used.
-    #[must_use]
-    pub fn counters(&self) -> Option<XdpCounters> {
-        let attached = self.attached()?;
-        let lost = &attached.lost;
-        let dropped = |why| match &attached.kernel {
-            Kernel::Program { maps, .. } => maps.dropped(why),
-            Kernel::Nothing => lost.dropped(why),
-        };
-        let all = attached.sockets.iter().filter_map(|socket| attached.counted(socket).ok());
-        let sum = all.fold(SocketCounts::default(), |sum, one| SocketCounts {
-            dropped: sum.dropped + one.dropped,
-            receive_ring_full: sum.receive_ring_full + one.receive_ring_full,
-            fill_ring_empty: sum.fill_ring_empty + one.fill_ring_empty,
-        });
-        Some(XdpCounters {
-            options: dropped(Dropped::Options),
-            fragments: dropped(Dropped::Fragment),
-            sources: dropped(Dropped::Source),
-            not_allowed: dropped(Dropped::NotAllowed),
-            no_socket: dropped(Dropped::NoSocket),
-            flood: dropped(Dropped::Flood),
-            malformed: lost.malformed.load(Ordering::Relaxed),
-            unreachable: lost.unreachable.load(Ordering::Relaxed),
-            no_room: lost.no_room.load(Ordering::Relaxed),
-            receive_ring_full: sum.receive_ring_full,
-            fill_ring_empty: sum.fill_ring_empty,
-            kernel: sum.dropped,
-        })
-    }
-}
-
-impl std::fmt::Debug for XdpStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("XdpStatus").field(&self.counters()).finish()
     }
 }
 
@@ -591,39 +231,6 @@ pub(super) fn attach(
     keep(config, &device, holders, sockets, Kernel::Program { _link: link, maps }, known)
 }
 
-/// Lets the program pass the connections that the kernel has, and take others.
-fn pass_known(
-    maps: &Maps,
-    holders: &[PortHolder],
-    on_their_way: Duration,
-) -> Result<HashSet<FourTuple>, XdpError> {
-    let mut known = HashSet::new();
-    let mut look = |most_ended: usize| {
-        for holder in holders {
-            let (live, ended) = connections::peers(holder.at())?;
-            // If there is no room for all that are over, the engine answers the others with RST: their data has arrived.
-            for peer in live {
-                if known.insert((holder.at(), peer)) {
-                    maps.own(holder.at(), peer, ConnectionOwner::Kernel)?;
-                }
-            }
-            for peer in ended.into_iter().take(most_ended / holders.len()) {
-                if maps.own(holder.at(), peer, ConnectionOwner::Kernel).is_ok() {
-                    known.insert((holder.at(), peer));
-                }
-            }
-        }
-        Ok(())
-    };
-    // What the kernel lets in from now on, the program sees. Before, sock_diag does.
-    sleep(on_their_way);
-    look(MOST_ENDED).map_err(XdpError::at("look for connections"))?;
-    maps.set_duty(Duty::PassKnown);
-    // Those that a SYN cookie began meanwhile.
-    look(0).map_err(XdpError::at("look for connections"))?;
-    Ok(known)
-}
-
 /// The queues of the device that has been taken.
 fn keep(
     config: &XdpConfig,
@@ -644,7 +251,7 @@ fn keep(
         queues: device.queues,
         steering: Steering::of(&device.name),
         ended: AtomicBool::new(false),
-        passed: Mutex::new(PassedConnections { known, ..PassedConnections::default() }),
+        passed: Mutex::new(PassedConnections::new(known)),
         holders: Mutex::new(holders.into_iter().map(PortHolder::into_socket).collect()),
     });
     let partial = device.may_have_partial_checksums(config.mode);

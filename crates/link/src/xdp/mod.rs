@@ -25,6 +25,7 @@ mod events;
 mod features;
 mod firewall;
 mod frame;
+mod hand_over;
 mod holder;
 mod joined;
 mod later;
@@ -41,6 +42,7 @@ mod rings;
 mod routes;
 mod screen;
 mod socket;
+mod status;
 mod steering;
 mod sys;
 #[cfg(test)]
@@ -51,7 +53,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-pub use attached::{XdpCounters, XdpStatus};
 pub use device::XdpDevice;
 pub use error::XdpError;
 pub use holder::PortHolder;
@@ -59,6 +60,7 @@ pub use joined::Joined;
 pub use later::{LateDevice, LateQueue};
 pub use privileges::give_up_privileges;
 pub use queue::{Xdp, XdpQueue};
+pub use status::{XdpCounters, XdpStatus};
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
