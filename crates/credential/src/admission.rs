@@ -280,7 +280,11 @@ pub fn invalidate(
 /// Like [`invalidate`], for a SYN without credential block.
 fn invalidate_cookie(policies: Policies<'_>, first: &FirstFlight<'_>, clock: &Clock) -> Option<JobRequest> {
     let policy = policies.fast_open.filter(|policy| policy.remembers())?;
-    let shown = matches!(first.presented, Presented::FastOpen(FastOpen::Cookie(..)));
+    // A variant that is not shown here would be accepted in a later copy.
+    let shown = match first.presented {
+        Presented::None => false,
+        Presented::FastOpen(option) => matches!(option, FastOpen::Cookie(..)),
+    };
     if first.payload.is_empty() || !(shown || policy.no_cookie) {
         return None;
     }

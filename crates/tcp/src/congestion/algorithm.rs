@@ -59,6 +59,17 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
+    /// The compiler asks for a new one here.
+    #[test]
+    fn all_has_every_algorithm() {
+        let place = |algorithm| match algorithm {
+            Algorithm::NewReno => 0,
+            Algorithm::Cubic => 1,
+            Algorithm::Bbr => 2,
+        };
+        assert_eq!(Algorithm::ALL.map(place), [0, 1, 2]);
+    }
+
     #[test]
     fn a_name_is_read_as_it_is_written() {
         for algorithm in Algorithm::ALL {
