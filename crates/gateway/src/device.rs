@@ -22,16 +22,11 @@ pub(crate) struct Device {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Sockets for what reaches its port another way.
     pub(crate) beside: Vec<TcpListener>,
-    pub(crate) card: Option<CardUse>,
+    pub(crate) card: Option<XdpStatus>,
+    /// A network card that is taken when everything else is ready.
+    pub(crate) later: Option<LateCard>,
     /// The port of TCP in UDP.
     pub(crate) udp_port: Option<u16>,
-}
-
-/// The use of a network card.
-pub(crate) enum CardUse {
-    Now(XdpStatus),
-    /// When everything else is ready.
-    Later(LateCard),
 }
 
 fn tun_config(tun: &Tun) -> TunConfig {
@@ -95,7 +90,7 @@ fn on_tun(config: &Listener, tun: &Tun, sharding: &Sharding) -> Result<Device, G
     let endpoint = Endpoint::sharded(&engine, sharding, queues.into_iter().map(link).collect());
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
     let addresses = config.engine_addresses();
-    Ok(Device { endpoint, addresses, beside: Vec::new(), card: None, udp_port: None })
+    Ok(Device { endpoint, addresses, beside: Vec::new(), card: None, later: None, udp_port: None })
 }
 
 fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, GatewayError> {
@@ -110,16 +105,17 @@ fn on_card(config: &Listener, xdp: &Xdp, sharding: &Sharding) -> Result<Device, 
     let mut engine = engine(config, card.addresses().to_vec())?;
     card.prepare(&mut engine);
     let beside = card.listeners().map_err(fail)?;
-    let (endpoint, card) = if config.reuse_port {
+    let (endpoint, card, later) = if config.reuse_port {
         let (queues, later) = card.attach_later().map_err(fail)?;
-        (on_queues(config, &engine, sharding, queues, Ok), Some(CardUse::Later(later)))
+        (on_queues(config, &engine, sharding, queues, Ok), None, Some(later))
     } else {
         let queues = card.attach().map_err(fail)?;
-        let status = queues.first().map(XdpQueue::status).map(CardUse::Now);
-        (on_queues(config, &engine, sharding, queues, |queue| queue.open().map_err(io::Error::other)), status)
+        let status = queues.first().map(XdpQueue::status);
+        let open = |queue: XdpQueue| queue.open().map_err(io::Error::other);
+        (on_queues(config, &engine, sharding, queues, open), status, None)
     };
     let endpoint = endpoint.map_err(|error| GatewayError::Queues(config.name.get_ref().clone(), error))?;
-    Ok(Device { endpoint, addresses, beside, card, udp_port })
+    Ok(Device { endpoint, addresses, beside, card, later, udp_port })
 }
 
 /// An engine for each of a card's queues.

@@ -2,7 +2,7 @@
 
 use crate::config::{Dns, Listener};
 use crate::connection::{self, Phases};
-use crate::device::{self, CardUse, Device};
+use crate::device::{self, Device};
 use crate::error::GatewayError;
 use crate::farm::{Farm, Sealing};
 use crate::limits::Clients;
@@ -226,10 +226,9 @@ impl Bound {
     /// When the network card cannot be used.
     pub(crate) fn take_over(&mut self, name: &str) -> Result<(), GatewayError> {
         let Some(device) = &mut self.device else { return Ok(()) };
-        if let Some(CardUse::Later(card)) = device.card.take_if(|card| matches!(card, CardUse::Later(_))) {
+        if let Some(card) = device.later.take() {
             let begun = card.begin(&device.endpoint);
-            let status = begun.map_err(|error| GatewayError::Card(name.to_owned(), error))?;
-            device.card = Some(CardUse::Now(status));
+            device.card = Some(begun.map_err(|error| GatewayError::Card(name.to_owned(), error))?);
         }
         Ok(())
     }
@@ -252,10 +251,7 @@ impl Bound {
         let udp_port = udp_port.or(device.as_ref().and_then(|device| device.udp_port));
         let (device, card) = device.map(|device| (device.endpoint, device.card)).unzip();
         let endpoints = server.endpoint().into_iter().chain(&device).cloned().collect();
-        let card = card.flatten().and_then(|card| match card {
-            CardUse::Now(status) => device.clone().map(|endpoint| (endpoint, status)),
-            CardUse::Later(_) => None,
-        });
+        let card = device.clone().zip(card.flatten());
         let (alive, gone) = mpsc::channel(1);
         let by_kernel = Arc::new(ByKernel::default());
         let door = Arc::new(Door {

@@ -21,7 +21,7 @@ const TRIES: usize = 32;
 const HANDSHAKES: Duration = Duration::from_secs(3);
 /// How long the SYNs may last that the engine had taken from the device, but not handled yet.
 const ON_THEIR_WAY: Duration = Duration::from_millis(100);
-/// So many four-tuples are looked up before other tasks run.
+/// Four-tuples that are looked up in one turn. Then other tasks run.
 const SLICE: usize = 1024;
 /// How often connections are looked for that are over.
 const LOOK: Duration = Duration::from_secs(1);

@@ -67,7 +67,7 @@ impl LostPackets {
 }
 
 /// What the kernel has for the device.
-pub(super) enum Kernel {
+enum Kernel {
     /// The program, which is detached first, and its maps.
     Program { _link: OwnedFd, maps: Maps },
     /// Only a packet socket.
@@ -76,7 +76,7 @@ pub(super) enum Kernel {
 
 /// The program, its maps and the holders. The fields are dropped in this order: the program first, the holders last.
 pub(super) struct Attached {
-    pub(super) kernel: Kernel,
+    kernel: Kernel,
     /// For their counters.
     pub(super) sockets: Vec<OwnedFd>,
     /// What is served, and whether its address is there: by its number in the maps.
@@ -92,12 +92,20 @@ pub(super) struct Attached {
 }
 
 impl Attached {
+    /// The maps of the program. `None` with a packet socket.
+    pub(super) const fn maps(&self) -> Option<&Maps> {
+        match &self.kernel {
+            Kernel::Program { maps, .. } => Some(maps),
+            Kernel::Nothing => None,
+        }
+    }
+
     /// An address of the device has come or gone. One that has gone is not served: it may be another host's.
     pub(super) fn address(&self, address: IpAddr, present: bool) {
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, (_, _, there)) in (0..).zip(&mut *served).filter(|(_, (at, ..))| at.ip() == address) {
             *there = present;
-            if let Kernel::Program { maps, .. } = &self.kernel {
+            if let Some(maps) = self.maps() {
                 maps.set_present(number, present);
             }
         }
@@ -113,15 +121,12 @@ impl Attached {
 
     /// How many SYNs of each kind the program has taken at a queue.
     pub(super) fn opened(&self, queue: u32) -> [u64; SynOpening::COUNT] {
-        match &self.kernel {
-            Kernel::Program { maps, .. } => maps.opened(queue),
-            Kernel::Nothing => [0; SynOpening::COUNT],
-        }
+        self.maps().map_or([0; SynOpening::COUNT], |maps| maps.opened(queue))
     }
 
     /// `handled` SYNs of each kind were handled: the program may take [`Socket::SYNS`] beyond them.
     pub(super) fn let_open(&self, queue: u32, handled: [u64; SynOpening::COUNT]) {
-        if let Kernel::Program { maps, .. } = &self.kernel {
+        if let Some(maps) = self.maps() {
             maps.let_open(queue, handled.map(|count| count + Socket::SYNS));
         }
     }
@@ -129,7 +134,7 @@ impl Attached {
     /// Whether the device has another number of queues than there are sockets. Then all links have ended. A packet socket has all
     /// queues.
     pub(super) fn has_other_queues(&self) -> bool {
-        if matches!(self.kernel, Kernel::Nothing) {
+        if self.maps().is_none() {
             return false;
         }
         let other = channels(&self.device).is_some_and(|count| count != self.queues);
@@ -150,7 +155,7 @@ impl Attached {
 
     /// What the kernel has counted for a socket, from the begin.
     pub(super) fn counted(&self, socket: &OwnedFd) -> io::Result<SocketCounts> {
-        if let Kernel::Program { .. } = self.kernel {
+        if self.maps().is_some() {
             return Socket::counted(socket.as_fd());
         }
         let new = PacketSocket::counted(socket.as_fd())?.receive_ring_full;

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::attached::{Attached, Kernel};
+use super::attached::Attached;
 use super::maps::{ConnectionOwner, Duty, Maps};
 use super::{PortHolder, Transport, XdpError, connections};
 
@@ -42,7 +42,7 @@ impl Attached {
     /// # Errors
     /// The first one. It goes on with the others.
     pub(super) fn keep(&self, four_tuples: &[FourTuple]) -> io::Result<()> {
-        let Kernel::Program { maps, .. } = &self.kernel else { return Ok(()) };
+        let Some(maps) = self.maps() else { return Ok(()) };
         // From here on the epoch stays.
         self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
         let is_passing = maps.has_duty(Duty::PassNew) || maps.has_duty(Duty::PassOthers);
@@ -60,12 +60,12 @@ impl Attached {
     }
 
     pub(super) fn hands_over(&self) -> bool {
-        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.passing().is_some())
+        self.maps().is_some_and(|maps| maps.passing().is_some())
     }
 
     /// The engine needs no packets of these any more. One that stays in the map because of an error does no harm but to its client.
     pub(super) fn let_go(&self, four_tuples: &[FourTuple]) {
-        if let Kernel::Program { maps, .. } = &self.kernel {
+        if let Some(maps) = self.maps() {
             four_tuples.iter().for_each(|(local, remote)| drop(maps.disown(*local, *remote)));
         }
     }
@@ -73,7 +73,7 @@ impl Attached {
     /// New connections are the kernel's from now on, and go to the other sockets that share the ports. False if that was not prepared
     /// ([`XdpConfig::hand_over`]).
     pub(super) fn pass_new(&self) -> bool {
-        let Kernel::Program { maps, .. } = &self.kernel else { return false };
+        let Some(maps) = self.maps() else { return false };
         self.passed.lock().unwrap_or_else(PoisonError::into_inner).ends = true;
         maps.set_duty(Duty::PassNew);
         let passes = maps.has_duty(Duty::PassNew);
@@ -85,20 +85,20 @@ impl Attached {
 
     /// All connections are the kernel's from now on, but those that are kept.
     pub(super) fn pass_others(&self) {
-        if let Kernel::Program { maps, .. } = &self.kernel {
+        if let Some(maps) = self.maps() {
             maps.change_duty(Duty::PassNew, Duty::PassOthers);
         }
     }
 
     #[cfg(test)]
     pub(super) fn has_duty(&self, duty: Duty) -> bool {
-        matches!(&self.kernel, Kernel::Program { maps, .. } if maps.has_duty(duty))
+        self.maps().is_some_and(|maps| maps.has_duty(duty))
     }
 
     /// Looks whether the connections of the kernel, which the program passes, are over. When all are, it passes none any more, and this need
     /// not be asked again. The first look must not come before the kernel has all of them.
     pub(super) fn has_settled(&self) -> bool {
-        let Kernel::Program { maps, .. } = &self.kernel else { return true };
+        let Some(maps) = self.maps() else { return true };
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let passes = maps.has_duty(Duty::PassKnown) || maps.has_duty(Duty::PassKernels);
         if passed.ends || !passes {

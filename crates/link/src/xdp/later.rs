@@ -101,7 +101,7 @@ impl LateDevice {
         };
         let thread = thread::Builder::new().name("card".to_owned());
         thread.spawn(body).map_err(XdpError::at("wait for the device"))?;
-        // Whoever gives up privileges from now on knows the thread. An error says that it has begun and ended.
+        // From now on `give_up_privileges` knows the thread. An error means that the thread has ended already.
         let _ = begins.recv();
         Ok(status)
     }
@@ -162,8 +162,8 @@ impl LateDevice {
         None
     }
 
-    /// Without patience: whoever waits for the device tries again, and nothing is to keep the ports when it stops to wait. A device in use is
-    /// not looked at further: attaching locks memory, and the search for the user reads all of `/proc`.
+    /// Tries to take the device once. It does not wait for one that is busy, so that nothing keeps the ports when this process stops to wait.
+    /// A device with a program on it is not looked at further: attaching locks memory, and the search for the user reads all of `/proc`.
     fn attempt(&self, on_their_way: Duration) -> Result<Vec<XdpQueue>, XdpError> {
         let device = XdpDevice::find(&self.config.device)?;
         check(&self.config, &device, &self.holders)?;

@@ -336,6 +336,7 @@ impl Maps {
     }
 }
 
+/// The key of a connection of `remote` to `local`.
 fn tuple(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let mut key = [remote, local].map(|at| mapped(at.ip())).concat();
     key.extend(remote.port().to_be_bytes());

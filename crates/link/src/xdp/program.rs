@@ -212,20 +212,17 @@ impl<'a> Filter<'a> {
     /// If the owner of the connection is known in this epoch, passes the kernel's, and goes to `taken` with the engine's.
     fn owned(&mut self, owned: i32, taken: Label) {
         let unknown = self.asm.label();
-        self.look_up(owned, TUPLE);
+        self.passed(owned, unknown);
         let asm = &mut self.asm;
-        asm.jump_number(Equal, R0, 0, unknown);
-        asm.load(Word, R1, R0, 0);
-        asm.load(Word, R2, R10, KERNELS);
-        asm.jump_register(Equal, R1, R2, self.pass);
         asm.number(Add, R2, ConnectionOwner::Engine as i32);
         asm.jump_register(Equal, R1, R2, taken);
         asm.place(unknown);
     }
 
-    /// Passes the packet if its four-tuple was passed in this epoch. Else it goes to `no`.
-    fn passed(&mut self, passed: i32, no: Label) {
-        self.look_up(passed, TUPLE);
+    /// Passes the packet if this map has its four-tuple as the kernel's in this epoch, and goes to `no` if it does not have it. Else `R1` is
+    /// what it has, and `R2` what the kernel's would have.
+    fn passed(&mut self, map: i32, no: Label) {
+        self.look_up(map, TUPLE);
         let asm = &mut self.asm;
         asm.jump_number(Equal, R0, 0, no);
         asm.load(Word, R1, R0, 0);

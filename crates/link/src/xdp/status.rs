@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 #[cfg(doc)]
 use super::XdpConfig;
-use super::attached::{Attached, Kernel};
+use super::attached::Attached;
 use super::program::Dropped;
 use super::socket::SocketCounts;
 
@@ -129,8 +129,8 @@ impl XdpStatus {
         self.attached().is_some_and(|attached| attached.hands_over())
     }
 
-    /// These are connections of the engine, its own end first: they stay its own while the device is handed over, whoever sends a SYN in
-    /// their name. Call it before [`XdpStatus::pass_new`], and again before [`XdpStatus::pass_others`] for those that began meanwhile.
+    /// Keeps these connections of the engine, its own end first, while the device is handed over: no forged SYN moves them to the other
+    /// process. Call it before [`XdpStatus::pass_new`], and again before [`XdpStatus::pass_others`] for those that began meanwhile.
     ///
     /// # Errors
     /// The system's first one, for which a connection is not kept: if there are more than 262,144, and before Linux 5.19 if privileges were
@@ -190,10 +190,7 @@ impl XdpStatus {
     pub fn counters(&self) -> Option<XdpCounters> {
         let attached = self.attached()?;
         let lost = &attached.lost;
-        let dropped = |why| match &attached.kernel {
-            Kernel::Program { maps, .. } => maps.dropped(why),
-            Kernel::Nothing => lost.dropped(why),
-        };
+        let dropped = |why| attached.maps().map_or_else(|| lost.dropped(why), |maps| maps.dropped(why));
         let all = attached.sockets.iter().filter_map(|socket| attached.counted(socket).ok());
         let sum = all.fold(SocketCounts::default(), |sum, one| SocketCounts {
             dropped: sum.dropped + one.dropped,

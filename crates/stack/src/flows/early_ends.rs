@@ -53,8 +53,8 @@ impl EarlyEnds {
         self.known.is_empty()
     }
 
-    /// The connection of this flow, which comes with its hash, and whose SYN had the number `isn`, has ended before its client's ACK. `client` is a keyed hash
-    /// of the client. Returns the flow of an end that is forgotten for it, if it was noted for the group.
+    /// Notes that a connection has ended before its client's ACK. `flow` is its four-tuple with the keyed hash, `isn` the number of its SYN,
+    /// and `client` a keyed hash of the client. Returns the flow of an end that is forgotten for it, if it was noted for the group.
     pub(crate) fn note(
         &mut self,
         flow: (FlowKey, u64),
