@@ -1,29 +1,55 @@
 //! Statistics of measured values.
 
 /// The values of one figure, one for each measurement. Without values every statistic is not a number.
-pub struct Figure(Vec<f64>);
+#[derive(Debug, Clone)]
+pub struct Figure {
+    /// In the order in which they were measured.
+    rounds: Vec<f64>,
+    sorted: Vec<f64>,
+}
 
 impl Figure {
     /// The values may be in any order.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        Self(values)
+        let rounds: Vec<f64> = values.into_iter().collect();
+        let mut sorted = rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        Self { rounds, sorted }
+    }
+
+    /// The figure `value` of each sample.
+    pub fn of<S>(samples: &[S], value: impl Fn(&S) -> f64) -> Self {
+        Self::new(samples.iter().map(value))
+    }
+
+    /// The rounds' ratios of `value` with two samples, which were measured one after the other.
+    pub fn ratios<S>(samples: &[S], to: &[S], value: impl Fn(&S) -> f64) -> Self {
+        Self::new(samples.iter().zip(to).map(|(sample, to)| value(sample) / value(to)))
+    }
+
+    /// The values in the order in which they were given.
+    pub fn rounds(&self) -> &[f64] {
+        &self.rounds
     }
 
     /// The middle value, or the mean of the two middle values.
     pub fn median(&self) -> f64 {
-        let middle = self.0.len() / 2;
-        if self.0.len() % 2 == 1 {
+        let middle = self.sorted.len() / 2;
+        if self.sorted.len() % 2 == 1 {
             self.at(middle)
         } else {
             (self.at(middle.wrapping_sub(1)) + self.at(middle)) / 2.0
         }
     }
 
+    /// The sum divided by the number of values.
+    pub fn mean(&self) -> f64 {
+        self.rounds.iter().sum::<f64>() / self.rounds.len() as f64
+    }
+
     /// The value below which the fraction `share` (0 to 1) of the values lies. It is always one of them.
     pub fn quantile(&self, share: f64) -> f64 {
-        let last = self.0.len().saturating_sub(1);
+        let last = self.sorted.len().saturating_sub(1);
         self.at((last as f64 * share).round() as usize)
     }
 
@@ -42,8 +68,14 @@ impl Figure {
         format!("{:.digits$} ({:.digits$}–{:.digits$})", self.median(), self.min(), self.max())
     }
 
+    /// Median and quartiles, as `12.3 (11.9–13.0)`.
+    pub fn quartiles(&self, digits: usize) -> String {
+        let (low, high) = (self.quantile(0.25), self.quantile(0.75));
+        format!("{:.digits$} ({low:.digits$}–{high:.digits$})", self.median())
+    }
+
     fn at(&self, index: usize) -> f64 {
-        self.0.get(index).copied().unwrap_or(f64::NAN)
+        self.sorted.get(index).copied().unwrap_or(f64::NAN)
     }
 }
 

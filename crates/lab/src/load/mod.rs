@@ -210,7 +210,7 @@ pub fn run(options: &Load) -> Result<String, LoadError> {
     if let Some(path) = &options.plot {
         write(path, &plot::svg(&results.rows).map_err(LoadError::Wrong)?)?;
     }
-    Ok(if options.json { report::json(&results).to_string() } else { report::text(&results) })
+    Ok(report::report(&results).print(options.json))
 }
 
 fn measure(options: &Load) -> Result<Results, LoadError> {
