@@ -5,7 +5,8 @@ mod server;
 mod testbed;
 
 use super::{BenchError, Rounds, progress};
-use crate::table::Table;
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
 use serde_json::json;
 use std::process::Command;
 use testbed::BulkTestbed;
@@ -57,22 +58,34 @@ struct Figures {
 }
 
 impl Figures {
-    /// A quartile: 2 is the median.
-    fn at(&self, peer: Peer, quarter: usize) -> f64 {
+    /// MB/s.
+    fn rate(&self, peer: Peer) -> Figure {
         let [kernel, engine, card] = &self.rates;
         let rates = match peer {
             Peer::Kernel => kernel,
             Peer::Engine => engine,
             Peer::Card => card,
         };
-        rates.get((rates.len().saturating_sub(1)) * quarter / 4).copied().unwrap_or(f64::NAN)
+        Figure::of(rates, |rate| rate / 1e6)
     }
 
     /// The rate of the engine's `peer`, in those of the kernel.
-    fn ratio(&self, peer: Peer) -> f64 {
-        self.at(peer, 2) / self.at(Peer::Kernel, 2)
+    fn ratio(&self, peer: Peer) -> Cell {
+        Cell::Median(
+            Figure::ratios(self.rate(peer).rounds(), self.rate(Peer::Kernel).rounds(), |rate| *rate),
+            2,
+        )
     }
 }
+
+const COLUMNS: [Column<(), Figures>; 6] = [
+    Column::new("", "way", |(), one| one.way.name().into()),
+    Column::new("the kernel", "kernel_mb_per_s", |(), one| Cell::Quartiles(one.rate(Peer::Kernel), 0)),
+    Column::new("the engine", "mb_per_s", |(), one| Cell::Quartiles(one.rate(Peer::Engine), 0)),
+    Column::new("ratio", "ratio", |(), one| one.ratio(Peer::Engine)),
+    Column::new("on a card", "card_mb_per_s", |(), one| Cell::Quartiles(one.rate(Peer::Card), 0)),
+    Column::new("ratio", "card_ratio", |(), one| one.ratio(Peer::Card)),
+];
 
 /// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
@@ -93,10 +106,14 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
         }
     }
     progress("");
-    for rates in all.iter_mut().flat_map(|one| &mut one.rates) {
-        rates.sort_by(f64::total_cmp);
-    }
-    Ok(if options.json { as_json(&all, options, bytes) } else { as_table(&all, options, bytes) })
+    let title = format!(
+        "{} MB over HTTP by curl, {} rounds in turn, MB/s, medians (quartiles). The kernel's server is behind a veth pair, the \
+         engine's behind a TUN device, or behind a veth pair as a network card; curl has core 0, the server core 1.",
+        bytes / 1_000_000,
+        options.rounds
+    );
+    let facts = json!({ "rounds": options.rounds, "bytes": bytes });
+    Ok(Report::new(facts).table("rows", Table::of(title, &COLUMNS, &(), &all)).print(options.json))
 }
 
 /// One transfer by curl. Returns bytes a second.
@@ -130,59 +147,4 @@ fn transfer(place: &BulkTestbed, peer: Peer, way: BulkWay, bytes: u64) -> Result
         return Err(BenchError::Wrong(format!("curl {}: {size} bytes, {}", way.name(), output.status)));
     }
     Ok(speed)
-}
-
-fn as_table(all: &[Figures], options: &Rounds, bytes: u64) -> String {
-    let title = format!(
-        "{} MB over HTTP by curl, {} rounds in turn, MB/s, medians with quartiles. The kernel's server is behind a veth pair, the \
-         engine's behind a TUN device, or behind a veth pair as a network card; curl has core 0, the server core 1.",
-        bytes / 1_000_000,
-        options.rounds
-    );
-    let columns = [
-        "",
-        "the kernel",
-        "quartiles",
-        "the engine",
-        "quartiles",
-        "ratio",
-        "on a card",
-        "quartiles",
-        "ratio",
-    ];
-    let mut table = Table::new(title, &columns);
-    let mb = |rate: f64| format!("{:.0}", rate / 1e6);
-    for one in all {
-        let median = |peer| mb(one.at(peer, 2)).into();
-        let quartiles = |peer| format!("{}–{}", mb(one.at(peer, 1)), mb(one.at(peer, 3))).into();
-        let ratio = |peer| format!("{:.2}", one.ratio(peer)).into();
-        table.row([
-            one.way.name().into(),
-            median(Peer::Kernel),
-            quartiles(Peer::Kernel),
-            median(Peer::Engine),
-            quartiles(Peer::Engine),
-            ratio(Peer::Engine),
-            median(Peer::Card),
-            quartiles(Peer::Card),
-            ratio(Peer::Card),
-        ]);
-    }
-    table.to_string()
-}
-
-fn as_json(all: &[Figures], options: &Rounds, bytes: u64) -> String {
-    let rows: Vec<_> = all
-        .iter()
-        .map(|one| {
-            let quartiles = |peer| [one.at(peer, 1), one.at(peer, 3)];
-            json!({
-                "way": one.way.name(), "kernel_bytes_per_s": one.at(Peer::Kernel, 2), "bytes_per_s": one.at(Peer::Engine, 2),
-                "card_bytes_per_s": one.at(Peer::Card, 2), "ratio": one.ratio(Peer::Engine),
-                "card_ratio": one.ratio(Peer::Card), "kernel_quartiles": quartiles(Peer::Kernel),
-                "quartiles": quartiles(Peer::Engine), "card_quartiles": quartiles(Peer::Card),
-            })
-        })
-        .collect();
-    json!({ "rounds": options.rounds, "bytes": bytes, "rows": rows }).to_string()
 }

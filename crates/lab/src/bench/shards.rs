@@ -5,7 +5,8 @@ use super::ours::{CLIENT, SERVICE};
 use super::sockets::lane::Lane;
 use super::sockets::{answer, ask, wrong};
 use super::{BenchError, IN_FLIGHT, REQUEST, Rounds, progress};
-use crate::table::Table;
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
 use firstflight::{
     Config, ConnectConfig, Endpoint, FirstFlight, ListenConfig, Sharding, Workers, link::Link,
 };
@@ -147,49 +148,27 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
         }
     }
     progress("");
-    let ratios: Vec<f64> = rates[1].iter().zip(&rates[0]).map(|(two, one)| two / one).collect();
     let handed = pairs.iter().flatten().map(Pair::handed_over).fold(0.0, f64::max);
-    let [one, two, ratio] = [&rates[0], &rates[1], &ratios].map(|values| quartiles(values));
-    Ok(if options.json {
-        json!({
-            "rounds": options.rounds, "one": one[1], "two": two[1], "ratio": two[1] / one[1],
-            "quartiles": { "one": [one[0], one[2]], "two": [two[0], two[2]], "ratio": [ratio[0], ratio[2]] },
-            "handed_over": handed,
-        })
-        .to_string()
-    } else {
-        as_table(options, [one, two], ratio, handed)
-    })
-}
-
-/// The quartiles of the rounds.
-fn quartiles(values: &[f64]) -> [f64; 3] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    [1, 2, 3].map(|share| sorted.get((sorted.len().max(1) - 1) * share / 4).copied().unwrap_or(f64::NAN))
-}
-
-fn as_table(options: &Rounds, rates: [[f64; 3]; 2], ratio: [f64; 3], handed: f64) -> String {
     let title = format!(
         "Connections through endpoints with shards, {} rounds in turn. Each shard of the client shares a pinned thread with one of \
          the server. 64 in flight for each: connect with Fast Open, 100 B request, 300 B response, close. Wall time. At most \
-         {:.2} % of the packets came to the wrong shard. Ratios of the rounds: {:.2}–{:.2}.",
+         {:.2} % of the packets came to the wrong shard.",
         options.rounds,
         handed * 100.0,
-        ratio[0],
-        ratio[2]
     );
-    let mut table = Table::new(title, &["shards", "connections/s", "quartiles", "of one shard"]);
-    for (shards, [low, median, high]) in SHARDS.into_iter().zip(rates) {
-        table.row([
-            shards.to_string().into(),
-            format!("{median:.0}").into(),
-            format!("{low:.0}–{high:.0}").into(),
-            format!("{:.2}", median / rates[0][1]).into(),
-        ]);
-    }
-    table.to_string()
+    let table = Table::of(title, &COLUMNS, &rates, &[0, 1]);
+    let facts = json!({ "rounds": options.rounds, "handed_over": handed });
+    Ok(Report::new(facts).table("rows", table).print(options.json))
 }
+
+/// The rounds' rates for each number of shards, and which of [`SHARDS`].
+const COLUMNS: [Column<[Vec<f64>; 2], usize>; 3] = [
+    Column::new("shards", "shards", |_, at| SHARDS[*at].into()),
+    Column::new("connections/s", "per_s", |rates, at| Cell::Quartiles(Figure::new(rates[*at].clone()), 0)),
+    Column::new("of one shard", "ratio", |rates, at| {
+        Cell::Quartiles(Figure::ratios(&rates[*at], &rates[0], |rate| *rate), 2)
+    }),
+];
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,8 @@ pub mod lane;
 
 use super::ours::{self, CLIENT, OpenBy, SERVICE};
 use super::{BenchError, Budget, IN_FLIGHT, REQUEST, RESPONSE, Rounds, Sample, World, measure, progress};
-use crate::table::Table;
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
 use firstflight::{ConnectConfig, Endpoint, FirstFlight, ListenConfig, Listener, Stream};
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
 use lane::Lane;
@@ -77,72 +78,32 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
         }
     }
     progress("");
-    let rows: Vec<_> = worlds.iter().map(|(row, _, samples)| Figures::of(*row, samples)).collect();
-    Ok(if options.json { as_json(&rows, options) } else { as_table(&rows, options) })
-}
-
-/// What is said of a row: connections a second, and each round's share of the raw stack.
-struct Figures {
-    row: Row,
-    /// Quartiles.
-    per_s: [f64; 3],
-    allocations: f64,
-}
-
-impl Figures {
-    fn of(row: Row, samples: &[Sample]) -> Self {
-        let mut rates: Vec<f64> = samples.iter().map(Sample::per_second).collect();
-        rates.sort_by(f64::total_cmp);
-        let at = |share: usize| rates.get((rates.len() - 1) * share / 4).copied().unwrap_or(f64::NAN);
-        let allocations =
-            samples.iter().map(Sample::allocations_per_unit).sum::<f64>() / samples.len() as f64;
-        Self { row, per_s: [at(1), at(2), at(3)], allocations }
-    }
-}
-
-fn raw(rows: &[Figures]) -> f64 {
-    rows.iter().find(|one| one.row == Row::Raw).map_or(f64::NAN, |one| one.per_s[1])
-}
-
-fn as_table(rows: &[Figures], options: &Rounds) -> String {
-    let raw = raw(rows);
+    let rows: Vec<SocketRow> = worlds.into_iter().map(|(row, _, samples)| (row, samples)).collect();
     let title = format!(
         "Connections on one thread, {} rounds in turn. 64 in flight: connect, 100 B request, 300 B response, close. CPU time of \
          both ends. The engine opens with Fast Open, the system's TCP with its handshake.",
         options.rounds
     );
-    let mut table =
-        Table::new(title, &["", "connections/s", "quartiles", "of the stack alone", "allocations each"]);
-    for one in rows {
-        let [low, median, high] = one.per_s;
-        table.row([
-            one.row.name().to_owned().into(),
-            format!("{median:.0}").into(),
-            format!("{low:.0}–{high:.0}").into(),
-            format!("{:.2}", median / raw).into(),
-            format!("{:.1}", one.allocations).into(),
-        ]);
-    }
-    table.to_string()
+    let table = Table::of(title, &COLUMNS, &rows, &rows);
+    Ok(Report::new(json!({ "rounds": options.rounds })).table("rows", table).print(options.json))
 }
 
-fn as_json(rows: &[Figures], options: &Rounds) -> String {
-    let raw = raw(rows);
-    let of = |row: Row| rows.iter().find(|one| one.row == row).map_or(f64::NAN, |one| one.per_s[1]);
-    let all: Vec<_> = rows
-        .iter()
-        .map(|one| {
-            json!({
-                "row": one.row.name(), "per_s": one.per_s[1], "quartiles": [one.per_s[0], one.per_s[2]],
-                "ratio": one.per_s[1] / raw, "allocations": one.allocations,
-            })
-        })
-        .collect();
-    json!({
-        "rounds": options.rounds, "per_s": of(Row::Tasks), "raw_per_s": raw, "ratio": of(Row::Tasks) / raw, "rows": all,
-    })
-    .to_string()
-}
+/// A row and its rounds.
+type SocketRow = (Row, Vec<Sample>);
+
+const COLUMNS: [Column<Vec<SocketRow>, SocketRow>; 4] = [
+    Column::new("", "row", |_, (row, _)| row.name().into()),
+    Column::new("connections/s", "per_s", |_, (_, samples)| {
+        Cell::Quartiles(Figure::of(samples, Sample::per_second), 0)
+    }),
+    Column::new("of the stack alone", "ratio", |rows, (_, samples)| {
+        let raw = rows.iter().find(|(row, _)| *row == Row::Raw);
+        raw.map(|(_, raw)| Cell::Median(Figure::ratios(samples, raw, Sample::per_second), 2)).into()
+    }),
+    Column::new("allocations each", "allocations", |_, (_, samples)| {
+        Cell::Median(Figure::of(samples, Sample::allocations_per_unit), 1)
+    }),
+];
 
 /// A client and a server.
 enum SocketEnds {

@@ -82,7 +82,7 @@ impl Results {
 /// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure_all(options)?;
-    Ok(if options.json { report::json(&results) } else { report::table(&results) })
+    Ok(report::report(&results).print(options.json))
 }
 
 fn measure_all(options: &Rounds) -> Result<Results, BenchError> {

@@ -1,11 +1,11 @@
-//! The measurements, as text and as JSON.
+//! The report.
 
 use super::server::Credential;
 use super::{BATCH, Results, Row, VerifiedBefore};
-use crate::figure::{Figure, rounded};
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
 use firstflight_wire::asap::{BLOCK_LEN, CERTIFICATE_LEN};
-use serde_json::{Map, Value, json};
-use std::fmt::Write;
+use serde_json::json;
 
 /// Length of the client's part of a block: stamp, request id and signature, bytes.
 const REQUEST_LEN: usize = 6 + 8 + 64;
@@ -18,19 +18,38 @@ const CACHED: Row = Row::Verify(VerifiedBefore::Cached, 1);
 const CACHED_BATCH: Row = Row::Verify(VerifiedBefore::Cached, BATCH);
 const NEW: Row = Row::Verify(VerifiedBefore::New, 1);
 const NEW_BATCH: Row = Row::Verify(VerifiedBefore::New, BATCH);
-const ACCEPT: [(Row, &str, &str); 6] = [
-    (accept(Credential::Certificate(VerifiedBefore::Cached), 1), "cached_single", "seen before, one by one"),
-    (accept(Credential::Certificate(VerifiedBefore::Cached), BATCH), "cached_batch", "seen before, together"),
-    (accept(Credential::Certificate(VerifiedBefore::New), 1), "new_single", "new, one by one"),
-    (accept(Credential::Certificate(VerifiedBefore::New), BATCH), "new_batch", "new, together"),
-    (accept(Credential::Cookie, 1), "cookie_single", "Fast Open cookie, one by one"),
-    (accept(Credential::Cookie, BATCH), "cookie_batch", "Fast Open cookie, bursts"),
-];
-const VERIFY: [(Row, &str, &str); 4] = [
-    (CACHED, "cached_single", "seen before, one by one"),
-    (CACHED_BATCH, "cached_batch", "seen before, together"),
-    (NEW, "new_single", "new, one by one"),
-    (NEW_BATCH, "new_batch", "new, together"),
+/// A measurement: its name in JSON and in the text.
+type Line = (Row, &'static str, &'static str);
+
+const LINES: [Line; 12] = [
+    (Row::Issue, "issued", "certificates issued"),
+    (Row::Sign, "client_sign", "requests signed by a client"),
+    (CACHED, "verified_cached_single", "verified, seen before, one by one"),
+    (CACHED_BATCH, "verified_cached_batch", "verified, seen before, together"),
+    (NEW, "verified_new_single", "verified, new, one by one"),
+    (NEW_BATCH, "verified_new_batch", "verified, new, together"),
+    (
+        accept(Credential::Certificate(VerifiedBefore::Cached), 1),
+        "accepted_cached_single",
+        "accepted, seen before, one by one",
+    ),
+    (
+        accept(Credential::Certificate(VerifiedBefore::Cached), BATCH),
+        "accepted_cached_batch",
+        "accepted, seen before, together",
+    ),
+    (
+        accept(Credential::Certificate(VerifiedBefore::New), 1),
+        "accepted_new_single",
+        "accepted, new, one by one",
+    ),
+    (
+        accept(Credential::Certificate(VerifiedBefore::New), BATCH),
+        "accepted_new_batch",
+        "accepted, new, together",
+    ),
+    (accept(Credential::Cookie, 1), "accepted_cookie_single", "accepted, Fast Open cookie, one by one"),
+    (accept(Credential::Cookie, BATCH), "accepted_cookie_batch", "accepted, Fast Open cookie, bursts"),
 ];
 
 const fn accept(credential: Credential, burst: usize) -> Row {
@@ -49,6 +68,17 @@ fn rsa_signatures(row: Row) -> Option<f64> {
     }
 }
 
+const COLUMNS: [Column<Results, Line>; 6] = [
+    Column::text("one core", |_, (_, _, text)| (*text).into()),
+    Column::json("row", |_, (_, name, _)| (*name).into()),
+    Column::new("a second", "per_s", |results, (row, ..)| Cell::Range(results.figure(*row), 0)),
+    Column::new("µs each", "us", |results, (row, ..)| (1e6 / results.median(*row)).into()),
+    Column::new("of RSA-1024", "ratio_to_rsa1024", |results, (row, ..)| results.to_rsa(*row).into()),
+    Column::new("signatures of it", "rsa1024_signatures", |results, (row, ..)| {
+        results.rsa().and(rsa_signatures(*row)).map(|count| Cell::Number(count, 0)).into()
+    }),
+];
+
 impl Results {
     fn figure(&self, row: Row) -> Figure {
         Figure::new(self.rates(row).to_vec())
@@ -64,122 +94,54 @@ impl Results {
         Some((Figure::new(rsa.sign.clone()).median(), Figure::new(rsa.verify.clone()).median()))
     }
 
-    /// Our rate, divided by the rate of the same number of RSA verifications.
+    /// Our rate, divided by that of the same number of RSA signatures, made or verified.
     fn to_rsa(&self, row: Row) -> Option<f64> {
-        let (_, verify) = self.rsa()?;
-        Some(self.median(row) / (verify / rsa_signatures(row)?))
+        let (sign, verify) = self.rsa()?;
+        let theirs = if row == Row::Issue { sign } else { verify / rsa_signatures(row)? };
+        Some(self.median(row) / theirs)
     }
 }
 
-fn ratio(value: f64) -> f64 {
-    rounded(value, 3)
-}
-
-/// One JSON object. Without openssl it has no RSA figures, and `rsa_missing` says why.
-pub fn json(results: &Results) -> String {
-    let mut object = Map::new();
-    let mut put = |name: String, value: Value| {
-        object.insert(name, value);
-    };
-    put("bench".into(), json!("certificates"));
-    put("quick".into(), json!(results.quick));
-    put("rounds".into(), json!(results.rounds));
-    put("batch".into(), json!(BATCH));
-    put("issued_per_s".into(), json!(results.median(Row::Issue).round()));
-    put("issue_us".into(), json!(rounded(1e6 / results.median(Row::Issue), 2)));
-    put("client_sign_us".into(), json!(rounded(1e6 / results.median(Row::Sign), 2)));
-    for (group, rows) in [("verified", &VERIFY[..]), ("accepted", &ACCEPT[..])] {
-        for (row, name, _) in rows {
-            put(format!("{group}_{name}_per_s"), json!(results.median(*row).round()));
-            put(format!("{group}_{name}_us"), json!(rounded(1e6 / results.median(*row), 2)));
-            put(format!("{group}_{name}_all_rounds"), json!(results.rates(*row)));
-            if let Some(to_rsa) = results.to_rsa(*row) {
-                put(format!("ratio_{group}_{name}_to_rsa1024"), json!(ratio(to_rsa)));
-            }
-        }
-    }
+/// Median (minimum to maximum) a second, microseconds for each, and ratios. Without openssl there are no figures of RSA, and
+/// `rsa_missing` says why.
+pub fn report(results: &Results) -> Report {
+    let mut facts = json!({
+        "bench": "certificates", "quick": results.quick, "rounds": results.rounds, "batch": BATCH,
+        "certificate_bytes": CERTIFICATE_LEN, "request_bytes": REQUEST_LEN, "block_bytes": BLOCK_LEN,
+    });
     match (&results.rsa, results.rsa()) {
         (Ok(rsa), Some((sign, verify))) => {
-            put("openssl".into(), json!(rsa.version));
-            put("rsa1024_sign_per_s".into(), json!(sign.round()));
-            put("rsa1024_verify_per_s".into(), json!(verify.round()));
-            put("ratio_issued_to_rsa1024_sign".into(), json!(ratio(results.median(Row::Issue) / sign)));
+            facts["openssl"] = json!(rsa.version);
+            facts["rsa1024_sign_per_s"] = json!(sign.round());
+            facts["rsa1024_verify_per_s"] = json!(verify.round());
         }
-        (Err(why), _) => put("rsa_missing".into(), json!(why)),
+        (Err(why), _) => facts["rsa_missing"] = json!(why),
         _ => {}
     }
-    put("certificate_bytes".into(), json!(CERTIFICATE_LEN));
-    put("request_bytes".into(), json!(REQUEST_LEN));
-    put("block_bytes".into(), json!(BLOCK_LEN));
-    Value::Object(object).to_string()
+    let title = format!("{} rounds in turn, median (least–most), CPU time of the one thread", results.rounds);
+    Report::new(facts).table("rows", Table::of(title, &COLUMNS, results, &LINES)).note(notes(results))
 }
 
-/// A table: median (minimum to maximum) per second, microseconds for each, and ratios.
-pub fn table(results: &Results) -> String {
-    let mut out = format!("{:<40} {:>32} {:>9}  ratio\n", "one core", "a second", "µs each");
-    let mut line = |what: &str, figure: &Figure, ratio: &str| {
-        let value = figure.spread(0);
-        let each = 1e6 / figure.median();
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "{}", format!("{what:<40} {value:>32} {each:>9.2}  {ratio}").trim_end());
-    };
-    let issue = results.figure(Row::Issue);
-    let to_sign = results.rsa().map(|(sign, _)| format!("{:.2} × RSA-1024", issue.median() / sign));
-    line("certificates issued", &issue, &to_sign.unwrap_or_default());
-    line("requests signed by a client", &results.figure(Row::Sign), "");
-    for (title, rows) in [("verified", &VERIFY[..]), ("accepted", &ACCEPT[..])] {
-        line_of(title, &mut line, results, rows);
-    }
-    if let Ok(rsa) = &results.rsa {
-        line("RSA-1024 signatures made", &Figure::new(rsa.sign.clone()), "");
-        line("RSA-1024 signatures verified", &Figure::new(rsa.verify.clone()), "");
-    }
-    notes(results, &mut out);
-    out.truncate(out.trim_end().len());
-    out
-}
-
-fn line_of(
-    title: &str,
-    line: &mut impl FnMut(&str, &Figure, &str),
-    results: &Results,
-    rows: &[(Row, &str, &str)],
-) {
-    for (row, _, what) in rows {
-        let to_rsa = results.to_rsa(*row).map(|ratio| {
-            let two = if rsa_signatures(*row) == Some(2.0) { "two " } else { "" };
-            format!("{ratio:.2} × {two}RSA-1024")
-        });
-        line(&format!("{title}, {what}"), &results.figure(*row), &to_rsa.unwrap_or_default());
-    }
-}
-
-fn notes(results: &Results, out: &mut String) {
+fn notes(results: &Results) -> String {
     let gain = |row, base| results.median(row) / results.median(base);
-    let stack = ACCEPT[1].0;
-    let _ = writeln!(
-        out,
+    let rsa = match (&results.rsa, results.rsa()) {
+        (Ok(rsa), Some((sign, verify))) => format!(
+            "RSA-1024: `openssl speed rsa1024` in turn with ours, {}: {sign:.0} signatures made and {verify:.0} verified a second. \
+             What is issued is compared with signatures made, the rest with as many verified: in the thesis a verifier makes one \
+             signature, a server verifies that one and, with RSA-512, the request's.",
+            rsa.version
+        ),
+        (Err(why), _) => format!("RSA-1024 is left out: {why}."),
+        _ => String::new(),
+    };
+    format!(
         "Verified: signatures only. Accepted: SYN in, SYN-ACK and early data out. Together: bursts of {BATCH}.\nA batch \
          against one by one: {:.2} × (seen before), {:.2} × (new). The whole stack against its \
          signatures: {:.2} × (seen before, together).\nA certificate has {CERTIFICATE_LEN} B, a request \
-         {REQUEST_LEN} B, the block in the SYN {BLOCK_LEN} B.",
+         {REQUEST_LEN} B, the block in the SYN {BLOCK_LEN} B.\n{rsa}\nThe thesis' own figures, on its machines: issued in less \
+         than {THESIS_ISSUE_MS} ms (more than 95 %), verified in {THESIS_VERIFY_MS} ms (median).",
         gain(CACHED_BATCH, CACHED),
         gain(NEW_BATCH, NEW),
-        gain(stack, CACHED_BATCH),
-    );
-    let _ = match &results.rsa {
-        Ok(rsa) => writeln!(
-            out,
-            "RSA-1024: `openssl speed rsa1024` in turn with ours, {}; in the thesis a verifier makes one signature, \
-             a server verifies that one and, with RSA-512, the request's.",
-            rsa.version
-        ),
-        Err(why) => writeln!(out, "RSA-1024 is left out: {why}."),
-    };
-    let _ = writeln!(
-        out,
-        "The thesis' own figures, on its machines: issued in less than {THESIS_ISSUE_MS} ms (more than 95 %), verified in \
-         {THESIS_VERIFY_MS} ms (median).\n{} rounds in turn, median (least–most), CPU time of the one thread.",
-        results.rounds
-    );
+        gain(accept(Credential::Certificate(VerifiedBefore::Cached), BATCH), CACHED_BATCH),
+    )
 }

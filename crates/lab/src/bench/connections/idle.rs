@@ -1,12 +1,12 @@
 //! Memory of idle connections, and what a visit costs beside them.
 
 use super::process::{Pair, ProcessPlace, Programs, Task};
+use super::report::Results;
 use super::usage::{Usage, raise_open_files};
 use super::way::ConnectWay;
 use crate::bench::{BenchError, IN_FLIGHT, progress};
 use crate::figure::Figure;
-use crate::table::Table;
-use serde_json::{Value, json};
+use crate::table::{Cell, Column};
 use std::thread;
 use std::time::Duration;
 
@@ -101,53 +101,28 @@ fn all_usages(pairs: &mut [Pair]) -> Result<Vec<[Usage; 2]>, BenchError> {
     pairs.iter_mut().map(Pair::usage).collect()
 }
 
-impl Idle {
-    pub fn json(&self) -> Value {
-        let [client, server, slab, sockets] = self.bytes.map(f64::round);
-        let beside = Figure::new(self.beside_us.iter().copied());
-        json!({
-            "way": self.way.label(), "connections": self.connections, "pairs": self.pairs, "client_bytes": client, "server_bytes": server,
-            "slab_bytes": slab, "socket_bytes": sockets, "cpu_us_beside": beside.median(),
-            "cpu_us_beside_quartiles": [beside.quantile(0.25), beside.quantile(0.75)],
-        })
-    }
-}
+pub const TITLE: &str = "Idle connections, one request each, then nothing. Bytes a connection: growth of the resident memory of the \
+                          processes, and of the machine's slabs and sockets' buffers for both ends. Where a process may not open as \
+                          many files, several pairs of client and server share the connections. CPU: a visit beside them, 64 in \
+                          flight, and as a multiple of the same without them.";
 
-/// The table. `alone` is the CPU time of a visit without idle connections.
-pub fn table(all: &[Idle], alone: impl Fn(ConnectWay) -> f64) -> Table {
-    let title = "Idle connections, one request each, then nothing. Bytes a connection: growth of the resident memory of the \
-                 processes, and of the machine's slabs and sockets' buffers for both ends. Where a process may not open as \
-                 many files, several pairs of client and server share the connections. CPU: a visit beside them, 64 in \
-                 flight, and as a multiple of the same without them."
-        .to_owned();
-    let columns = [
-        "",
-        "connections",
-        "pairs",
-        "client B",
-        "server B",
-        "kernel slabs B",
-        "socket buffers B",
-        "CPU µs",
-        "multiple",
-    ];
-    let mut table = Table::new(title, &columns);
-    for one in all {
-        let [client, server, slab, sockets] = one.bytes.map(|bytes| format!("{bytes:.0}").into());
-        let beside = Figure::new(one.beside_us.iter().copied()).median();
-        table.row([
-            one.way.name().into(),
-            one.connections.into(),
-            (one.pairs as u64).into(),
-            client,
-            server,
-            slab,
-            sockets,
-            format!("{beside:.1}").into(),
-            format!("{:.2}", beside / alone(one.way)).into(),
-        ]);
+pub const COLUMNS: [Column<Results, Idle>; 10] = [
+    Column::text("", |_, idle| idle.way.name().into()),
+    Column::json("way", |_, idle| idle.way.label().into()),
+    Column::new("connections", "connections", |_, idle| idle.connections.into()),
+    Column::new("pairs", "pairs", |_, idle| idle.pairs.into()),
+    Column::new("client B", "client_bytes", |_, idle| Cell::Number(idle.bytes[0], 0)),
+    Column::new("server B", "server_bytes", |_, idle| Cell::Number(idle.bytes[1], 0)),
+    Column::new("kernel slabs B", "slab_bytes", |_, idle| Cell::Number(idle.bytes[2], 0)),
+    Column::new("socket buffers B", "socket_bytes", |_, idle| Cell::Number(idle.bytes[3], 0)),
+    Column::new("CPU µs", "cpu_us_beside", |_, idle| Cell::Median(idle.beside(), 1)),
+    Column::text("multiple", |results, idle| (idle.beside().median() / results.alone(idle.way)).into()),
+];
+
+impl Idle {
+    fn beside(&self) -> Figure {
+        Figure::new(self.beside_us.iter().copied())
     }
-    table
 }
 
 #[cfg(test)]

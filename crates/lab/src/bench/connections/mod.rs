@@ -127,7 +127,7 @@ pub fn run(options: &Connections) -> Result<String, BenchError> {
     }
     progress("");
     let results = report::Results { rounds: options.rounds.rounds, rows, idle, skipped };
-    Ok(if options.rounds.json { results.json().to_string() } else { results.text() })
+    Ok(results.report().print(options.rounds.json))
 }
 
 /// The rows, in turn.

@@ -4,9 +4,9 @@ use super::idle::{self, Idle};
 use super::process::Visits;
 use super::way::ConnectWay;
 use super::{IN_FLIGHT, Row};
-use crate::figure::{Figure, rounded};
-use crate::table::Table;
-use serde_json::{Value, json};
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
+use serde_json::json;
 
 /// Everything that was measured.
 pub struct Results {
@@ -26,42 +26,43 @@ ticket, too, because a ticket is good once. TLS: rustls with aws-lc-rs, X25519, 
 0-RTT. The kernel's Fast Open is through crate `kernel`, which asks the kernel for each connection's outcome. Servers limit \
 neither a client's first flights nor signatures.";
 
-fn figure(visits: &[Visits], value: impl Fn(&Visits) -> f64) -> Figure {
-    Figure::new(visits.iter().map(value))
-}
-
-fn quartiles(figure: &Figure, digits: usize) -> String {
-    let (low, high) = (figure.quantile(0.25), figure.quantile(0.75));
-    format!("{:.digits$} ({low:.digits$}–{high:.digits$})", figure.median())
-}
+const COLUMNS: [Column<(), Row>; 16] = [
+    Column::new("", "name", |(), row| row.name().into()),
+    Column::json("way", |(), row| row.task.way.label().into()),
+    Column::json("clients", |(), row| u32::from(row.task.clients).into()),
+    Column::json("in_flight", |(), row| row.in_flight.into()),
+    Column::json("busy_poll_us", |(), row| (row.task.busy_poll.as_micros() as u64).into()),
+    Column::new("encrypts", "encrypts", |(), row| row.task.way.encrypts().into()),
+    Column::new("early", "early", |(), row| {
+        Cell::Share(row.sum(|visits| visits.early) / row.sum(|visits| visits.connections).max(1.0), 1)
+    }),
+    Column::json("connections", |(), row| Cell::Number(row.sum(|visits| visits.connections), 0)),
+    Column::new("CPU µs", "cpu_us", |(), row| Cell::Quartiles(row.figure(Visits::cpu_us), 1)),
+    Column::new("of it user", "user_us", |(), row| {
+        Cell::Median(row.each(|visits| visits.client.user_us + visits.server.user_us), 1)
+    }),
+    Column::new("client", "client_us", |(), row| Cell::Median(row.each(|visits| visits.client.cpu_us()), 1)),
+    Column::json("server_us", |(), row| Cell::Median(row.each(|visits| visits.server.cpu_us()), 1)),
+    Column::json("system_us", |(), row| {
+        Cell::Median(row.each(|visits| visits.client.system_us + visits.server.system_us), 1)
+    }),
+    Column::new("connections/s", "per_s", |(), row| Cell::Quartiles(row.figure(Visits::per_s), 0)),
+    Column::new("p50 µs", "p50_us", |(), row| Cell::Quartiles(row.figure(|visits| visits.p50_us), 0)),
+    Column::new("p99 µs", "p99_us", |(), row| Cell::Quartiles(row.figure(|visits| visits.p99_us), 0)),
+];
 
 impl Row {
-    fn early(&self) -> f64 {
-        let sum = |value: fn(&Visits) -> f64| self.visits.iter().map(value).sum::<f64>();
-        sum(|visits| visits.early) / sum(|visits| visits.connections).max(1.0)
+    fn figure(&self, value: impl Fn(&Visits) -> f64) -> Figure {
+        Figure::of(&self.visits, value)
     }
 
-    fn json(&self) -> Value {
-        let each = |value: fn(&Visits) -> f64| rounded(figure(&self.visits, value).median(), 2);
-        let both = |value: fn(&Visits) -> f64| {
-            let figure = figure(&self.visits, value);
-            json!([rounded(figure.quantile(0.25), 2), rounded(figure.quantile(0.75), 2)])
-        };
-        let way = self.task.way;
-        json!({
-            "way": way.label(), "name": way.name(), "clients": self.task.clients, "in_flight": self.in_flight,
-            "busy_poll_us": self.task.busy_poll.as_micros() as u64, "encrypts": way.encrypts(),
-            "early": rounded(self.early(), 4),
-            "connections": self.visits.iter().map(|visits| visits.connections).sum::<f64>(),
-            "cpu_us": each(Visits::cpu_us), "cpu_us_quartiles": both(Visits::cpu_us),
-            "client_us": each(|visits| visits.client.cpu_us() / visits.connections),
-            "server_us": each(|visits| visits.server.cpu_us() / visits.connections),
-            "user_us": each(|visits| (visits.client.user_us + visits.server.user_us) / visits.connections),
-            "system_us": each(|visits| (visits.client.system_us + visits.server.system_us) / visits.connections),
-            "per_s": each(Visits::per_s), "per_s_quartiles": both(Visits::per_s),
-            "p50_us": each(|visits| visits.p50_us), "p99_us": each(|visits| visits.p99_us),
-            "cpu_us_rounds": self.visits.iter().map(|visits| rounded(visits.cpu_us(), 2)).collect::<Vec<_>>(),
-        })
+    /// For each connection.
+    fn each(&self, value: fn(&Visits) -> f64) -> Figure {
+        self.figure(|visits| value(visits) / visits.connections)
+    }
+
+    fn sum(&self, value: fn(&Visits) -> f64) -> f64 {
+        self.visits.iter().map(value).sum()
     }
 
     fn name(&self) -> String {
@@ -78,58 +79,34 @@ impl Row {
 
 impl Results {
     /// CPU time of a connection by `way`, 64 in flight, from one address.
-    fn alone(&self, way: ConnectWay) -> f64 {
+    pub fn alone(&self, way: ConnectWay) -> f64 {
         let row = self.rows.iter().find(|row| row.task.way == way && row.in_flight == IN_FLIGHT);
-        row.map_or(f64::NAN, |row| figure(&row.visits, Visits::cpu_us).median())
+        row.map_or(f64::NAN, |row| row.figure(Visits::cpu_us).median())
     }
 
-    pub fn json(&self) -> Value {
-        json!({
-            "rounds": self.rounds,
-            "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
-            "idle": self.idle.iter().map(Idle::json).collect::<Vec<_>>(),
+    pub fn report(&self) -> Report {
+        let idle = Table::of(idle::TITLE, &idle::COLUMNS, self, &self.idle);
+        let mut report = Report::new(json!({
+            "rounds": self.rounds, "rows": Table::of("", &COLUMNS, &(), &self.rows).rows(), "idle": idle.rows(),
             "skipped": self.skipped.iter().map(|way| way.label()).collect::<Vec<_>>(),
-        })
-    }
-
-    pub fn text(&self) -> String {
-        let mut all: Vec<String> = super::BOTH.map(|in_flight| self.table(in_flight).to_string()).into();
+        }));
+        for in_flight in super::BOTH {
+            let rows = self.rows.iter().filter(|row| row.in_flight == in_flight);
+            let title = format!("{in_flight} in flight, {} rounds", self.rounds);
+            report = report.note(Table::of(title, &COLUMNS, &(), rows).to_string());
+        }
         if !self.idle.is_empty() {
-            all.push(idle::table(&self.idle, |way| self.alone(way)).to_string());
+            report = report.note(idle.to_string());
         }
         for way in &self.skipped {
             let why = match way {
                 ConnectWay::UdpCard => "",
                 _ => "net.ipv4.tcp_fastopen does not let servers use it, and ",
             };
-            all.push(format!("{}: not measured, because {why}a network namespace needs root.\n", way.name()));
+            let text =
+                format!("{}: not measured, because {why}a network namespace needs root.\n", way.name());
+            report = report.note(text);
         }
-        all.push(NOTES.to_owned());
-        all.join("\n")
-    }
-
-    fn table(&self, in_flight: usize) -> Table {
-        let title = format!("{in_flight} in flight, {} rounds", self.rounds);
-        let columns =
-            ["", "encrypts", "early", "CPU µs", "of it user", "client", "connections/s", "p50 µs", "p99 µs"];
-        let mut table = Table::new(title, &columns);
-        for row in self.rows.iter().filter(|row| row.in_flight == in_flight) {
-            let of = |value: fn(&Visits) -> f64| figure(&row.visits, value);
-            let user = of(|visits| (visits.client.user_us + visits.server.user_us) / visits.connections);
-            let client = of(|visits| visits.client.cpu_us() / visits.connections);
-            table.row([
-                row.name().into(),
-                if row.task.way.encrypts() { "yes" } else { "no" }.into(),
-                if row.task.way.is_early() { format!("{:.1} %", row.early() * 100.0) } else { String::new() }
-                    .into(),
-                quartiles(&of(Visits::cpu_us), 1).into(),
-                format!("{:.1}", user.median()).into(),
-                format!("{:.1}", client.median()).into(),
-                quartiles(&of(Visits::per_s), 0).into(),
-                quartiles(&of(|visits| visits.p50_us), 0).into(),
-                quartiles(&of(|visits| visits.p99_us), 0).into(),
-            ]);
-        }
-        table
+        report.note(NOTES)
     }
 }

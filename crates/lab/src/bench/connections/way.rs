@@ -71,11 +71,6 @@ impl ConnectWay {
         matches!(self, Self::Tls | Self::Quic | Self::QuicZeroRtt)
     }
 
-    /// Whether the request may arrive before the handshake is complete.
-    pub const fn is_early(self) -> bool {
-        matches!(self, Self::FastOpen | Self::Asap | Self::TcpFastOpen | Self::QuicZeroRtt)
-    }
-
     /// Whether it is our engine in UDP.
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::UdpHandshake | Self::UdpCard | Self::FastOpen | Self::Asap)

@@ -86,5 +86,5 @@ pub fn run(options: &Rounds) -> Result<String, BenchError> {
     }
     progress("");
     let results = Results { rounds: options.rounds, quick: options.quick, rows };
-    Ok(if options.json { report::json(&results) } else { report::table(&results) })
+    Ok(report::report(&results).print(options.json))
 }

@@ -1,15 +1,18 @@
-//! The measurements, as text and as JSON.
+//! The report.
 
 use super::work::PARTS;
 use super::{Results, Row};
-use crate::figure::{Figure, rounded};
-use serde_json::{Map, Value, json};
-use std::fmt::Write;
+use crate::figure::Figure;
+use crate::table::{Cell, Column, Report, Table};
+use serde_json::json;
 
 /// What ASAP adds at name servers according to the thesis, microseconds (§7.3).
 const THESIS_US: f64 = 100.0;
 
-const ROWS: [(Row, &str, &str); 9] = [
+/// A measurement: its name in JSON and in the text.
+type Line = (Row, &'static str, &'static str);
+
+const ROWS: [Line; 9] = [
     (Row::Library, "library_plain", "ordinary query, the library alone"),
     (Row::Plain, "plain", "ordinary query"),
     (Row::LibraryFragment, "library_fragment", "fragment, the library alone"),
@@ -19,6 +22,12 @@ const ROWS: [(Row, &str, &str); 9] = [
     (Row::Relayed, "relayed", "first flight: 7 fragments, opened, sealed for the server"),
     (Row::Here, "here", "first flight: 7 fragments, opened for the server itself"),
     (Row::Received, "received", "relay datagram, at the server"),
+];
+
+const COLUMNS: [Column<Results, Line>; 3] = [
+    Column::text("one core", |_, (_, _, text)| (*text).into()),
+    Column::json("row", |_, (_, name, _)| (*name).into()),
+    Column::new("µs each", "us", |results, (row, ..)| Cell::Range(results.figure(*row), 2)),
 ];
 
 impl Results {
@@ -41,54 +50,28 @@ impl Results {
     }
 }
 
-/// One JSON object.
-pub fn json(results: &Results) -> String {
-    let mut object = Map::new();
-    let mut put = |name: String, value: Value| {
-        object.insert(name, value);
-    };
-    put("bench".into(), json!("front"));
-    put("quick".into(), json!(results.quick));
-    put("rounds".into(), json!(results.rounds));
-    put("fragments".into(), json!(PARTS));
-    for (row, name, _) in ROWS {
-        put(format!("{name}_us"), json!(rounded(results.median(row), 3)));
-        put(format!("{name}_us_all_rounds"), json!(results.each(row)));
-    }
-    let ratio = |a, b| json!(rounded(results.median(a) / results.median(b), 3));
-    put("ratio_plain_to_library".into(), ratio(Row::Plain, Row::Library));
-    put("ratio_fragment_to_library".into(), ratio(Row::Waits, Row::LibraryFragment));
-    for (row, name) in [(Row::Relayed, "relayed"), (Row::Here, "here")] {
-        put(format!("{name}_beside_open_and_queries_us"), json!(rounded(results.rest(row), 2)));
-    }
-    put("ratio_relayed_to_thesis".into(), json!(rounded(results.median(Row::Relayed) / THESIS_US, 3)));
-    Value::Object(object).to_string()
-}
-
-/// A table: median (minimum to maximum), microseconds of one core.
-pub fn table(results: &Results) -> String {
-    let mut out = format!("{:<58} {:>24}\n", "one core", "µs each");
-    for (row, _, what) in ROWS {
-        let figure = results.figure(row);
-        let value = figure.spread(2);
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "{what:<58} {value:>24}");
-    }
+/// Median (minimum to maximum), microseconds of one core.
+pub fn report(results: &Results) -> Report {
     let ratio = |a, b| results.median(a) / results.median(b);
-    let _ = write!(
-        out,
-        "Against the library, which reads and writes the same message: {:.2} × (ordinary), {:.2} × (fragment).\nA first \
+    let [plain, fragment] = [ratio(Row::Plain, Row::Library), ratio(Row::Waits, Row::LibraryFragment)];
+    let notes = format!(
+        "Against the library, which reads and writes the same message: {plain:.2} × (ordinary), {fragment:.2} × (fragment).\nA first \
          flight costs {:.1} µs beside the query for the host: {:.1} µs to open it, {:.1} µs as {PARTS} ordinary \
          queries, {:.1} µs for the rest. The thesis: on the order of {THESIS_US} µs.\nA resolver handles {} queries for it instead of one; what \
-         they cost it is not measured here.\n{} rounds in turn, median (least–most), CPU time of the one thread.",
-        ratio(Row::Plain, Row::Library),
-        ratio(Row::Waits, Row::LibraryFragment),
+         they cost it is not measured here.",
         results.median(Row::Relayed),
         results.median(Row::Open),
         results.queries(),
         results.rest(Row::Relayed),
         PARTS + 1,
-        results.rounds
     );
-    out
+    let facts = json!({
+        "bench": "front", "quick": results.quick, "rounds": results.rounds, "fragments": PARTS,
+        "ratio_plain_to_library": plain, "ratio_fragment_to_library": fragment,
+        "relayed_beside_open_and_queries_us": results.rest(Row::Relayed),
+        "here_beside_open_and_queries_us": results.rest(Row::Here),
+        "ratio_relayed_to_thesis": results.median(Row::Relayed) / THESIS_US,
+    });
+    let title = format!("{} rounds in turn, median (least–most), CPU time of the one thread", results.rounds);
+    Report::new(facts).table("rows", Table::of(title, &COLUMNS, results, &ROWS)).note(notes)
 }

@@ -149,5 +149,5 @@ pub fn run(options: &Gateway) -> Result<String, BenchError> {
     }
     progress("");
     let facts = report::GatewayFacts { rounds: options.rounds, time, cores: place.cores() };
-    Ok(if options.json { report::json(&rows, facts) } else { report::text(&rows, facts) })
+    Ok(report::report(&rows, facts).print(options.json))
 }

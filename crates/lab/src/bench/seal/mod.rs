@@ -80,7 +80,7 @@ impl Results {
 /// Measures and returns the report.
 pub fn run(options: &Rounds) -> Result<String, BenchError> {
     let results = measure(options.rounds, options.quick)?;
-    Ok(if options.json { report::json(&results) } else { report::table(&results) })
+    Ok(report::report(&results).print(options.json))
 }
 
 fn measure(rounds: u32, quick: bool) -> Result<Results, BenchError> {
