@@ -162,5 +162,5 @@ pub fn run(options: &Compare) -> Result<String, ModelFailed> {
         all.push(row);
     }
     progress("");
-    Ok(if options.json { report::json(&all, options) } else { report::table(&all, options) })
+    Ok(report::report(&all, options).print(options.json))
 }

@@ -129,5 +129,5 @@ pub fn run(options: &Steps) -> Result<String, BenchError> {
         let svg = plot::svg(&all).map_err(BenchError::Wrong)?;
         std::fs::write(path, svg).map_err(|error| BenchError::File(path.display().to_string(), error))?;
     }
-    Ok(if options.json { report::json(&all) } else { report::table(&all) })
+    Ok(report::report(&all).print(options.json))
 }

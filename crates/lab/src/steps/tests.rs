@@ -17,7 +17,7 @@ fn the_report_has_every_step() {
     let json: serde_json::Value = serde_json::from_str(&run(&options).unwrap()).unwrap();
     let steps = json["steps"].as_array().unwrap();
     assert_eq!(steps.len(), Step::ALL.len());
-    assert!(steps.iter().all(|step| step["us"].as_array().unwrap().len() == 20));
+    assert!(steps.iter().all(|step| step["us_rounds"].as_array().unwrap().len() == 20));
     let text = run(&Steps { json: false, ..options }).unwrap();
     assert!(Step::ALL.iter().all(|step| text.contains(step.name())), "{text}");
 }

@@ -109,7 +109,7 @@ pub fn run(options: &Transfer) -> Result<String, String> {
         let svg = plot::svg(&results, options)?;
         std::fs::write(path, svg).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    Ok(if options.json { report::json(&results, options) } else { report::table(&results, options) })
+    Ok(report::report(&results, options).print(options.json))
 }
 
 fn trials(options: &Transfer) -> (u32, u32) {
