@@ -153,10 +153,9 @@ impl Tcb {
             return self.take_rst(seg);
         }
         if !self.acceptable(seg) {
-            if let Some(ack) = seg.ack.filter(|_| self.is_probe(seg)) {
-                if let Some(answer) = self.check_ack(seg, ack) {
-                    return answer.or_ack();
-                }
+            if let Some(ack) = seg.ack.filter(|_| self.is_probe(seg))
+                && self.check_ack(seg, ack).is_none()
+            {
                 self.take_ack(seg, ack);
             }
             return Allowed::challenge();
