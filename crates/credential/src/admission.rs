@@ -90,7 +90,11 @@ pub fn admit(
     clock: &Clock,
 ) -> Admission {
     let refuse = |reason| {
-        let refused = first.offered.has_block().then_some(Refused::new(Status::Overloaded, [0; 2]));
+        let refused = first.offered.has_block().then(|| {
+            let refused = Refused::new(Status::Overloaded, [0; 2]).because(reason);
+            unless_seen(policies, first, refused)
+        });
+        let reason = refused.map_or(reason, |refused| refused.reason);
         let (tell, refused) = invalidated(policies, first, clock, refused);
         Admission::Refuse(Refusal { reason, grant: None, tell, refused })
     };
@@ -193,26 +197,29 @@ fn admit_block(
 ) -> Admission {
     let asked = matches!(first.presented, Presented::FastOpen(FastOpen::Request(_)));
     let grant = policies.fast_open.filter(|_| asked).and_then(|policy| policy.courtesy(first, clock));
-    let refuse = |refused: Refused, reason| {
+    let refuse = |refused: Refused| {
         // At a limit, grant no cookie either.
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
-        Admission::Refuse(Refusal { reason, grant, tell: None, refused: Some(refused) })
+        let refused = unless_seen(policies, first, refused);
+        Admission::Refuse(Refusal { reason: refused.reason, grant, tell: None, refused: Some(refused) })
     };
-    let invalidate = |refused: Refused, reason| {
+    let invalidate = |refused: Refused| {
         let grant = grant.filter(|_| refused.status != Status::Overloaded);
+        let refused = unless_seen(policies, first, refused);
+        let reason = refused.reason;
         let (tell, refused) = invalidated(policies, first, clock, Some(refused));
         Admission::Refuse(Refusal { reason, grant, tell, refused })
     };
     let Some(policy) = policies.asap else {
-        return refuse(Refused::new(Status::Disabled, [0; 2]), Reason::Policy);
+        return refuse(Refused::new(Status::Disabled, [0; 2]));
     };
     let Offered::AsapOption(AsapOption::Block { len, .. }, encapsulation) = first.offered else {
-        return refuse(Refused::new(Status::Malformed, [0; 2]), Reason::Malformed);
+        return refuse(Refused::new(Status::Malformed, [0; 2]));
     };
-    let overloaded = |tag, reason| invalidate(Refused::new(Status::Overloaded, tag), reason);
+    let overloaded = |tag, reason| invalidate(Refused::new(Status::Overloaded, tag).because(reason));
     let pending = if first.relayed { policy.relayed.as_ref() } else { Some(&policy.pending) };
     let Some(pending) = pending else {
-        return refuse(Refused::new(Status::Policy, [0; 2]), Reason::Policy);
+        return refuse(Refused::new(Status::Policy, [0; 2]));
     };
     if let Err(reason) = pending.has_room() {
         return overloaded([0; 2], reason);
@@ -226,16 +233,21 @@ fn admit_block(
                 refused.status,
                 Status::Overloaded | Status::Policy | Status::GuardFloor | Status::Barred
             );
-            return if for_now {
-                invalidate(refused, refused.reason)
-            } else {
-                refuse(refused, refused.reason)
-            };
+            return if for_now { invalidate(refused) } else { refuse(refused) };
         }
     };
     match pending.reserve(first.flow.client) {
         Ok(permit) => Admission::Ask(Question { work: Work::Verify(candidate), grant, permit }),
         Err(reason) => overloaded(candidate.tag(), reason),
+    }
+}
+
+/// What the SYN-ACK says of a block that is refused, before it is invalidated. The client sends its data by the ordinary
+/// handshake, unless it learns that a copy may have been accepted.
+fn unless_seen(policies: Policies<'_>, first: &FirstFlight<'_>, refused: Refused) -> Refused {
+    match policies.asap.is_some_and(|policy| policy.remembers(first)) {
+        true => refused.seen(),
+        false => refused,
     }
 }
 

@@ -130,8 +130,9 @@ drops! {
     ReplyQueueFull => "reply-queue-full",
     /// The same SYN waits for a verdict.
     AlreadyDeferred => "already-deferred",
-    /// A SYN with a credential block, or one that would end the wait of such a SYN, while too many blocks were reported to
-    /// the store of the farm: see [`ReplayGuard::report`](firstflight_credential::ReplayGuard::report).
+    /// A SYN with a credential block, or one that would end the wait of such a SYN, whose answer could not say that the
+    /// request may have run: the guard remembers it, or too many blocks were reported to the store of the farm
+    /// ([`ReplayGuard::report`](firstflight_credential::ReplayGuard::report)).
     Unreported => "unreported",
     /// Its UDP header or checksum is wrong.
     BadUdp => "bad-udp",

@@ -21,6 +21,7 @@ mod as_linux;
 mod asap;
 mod asap_before_ack;
 mod asap_client;
+mod asap_copy_ran;
 mod asap_in_lookup;
 mod asap_once;
 mod asap_options;

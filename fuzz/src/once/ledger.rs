@@ -11,8 +11,11 @@
 //!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
 //!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
-//! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5), and the early
-//!    one was not of an altered copy that arrived at the same moment (10.9).
+//! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5). The
+//!    specification excepts (10.9):
+//!    - an early one of an altered copy that arrived at the same moment,
+//!    - a guard that began without a memory in between,
+//!    - a member of a farm that refused the block without an answer of the store.
 //! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
 //!    server restarted, as long as the child, or what is remembered of it, answers its client's SYN (60 s, 7.3).
 //! 5. By handshakes alone at most one execution, unless the client allowed a second one.
@@ -48,6 +51,8 @@ pub struct Done {
     /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
     pub made: Instant,
     pub isn: Option<SeqNum>,
+    /// It is by a handshake, at a member of a farm that refused the block of its SYN, and not because the store knew it.
+    pub unasked: bool,
 }
 
 /// A copy that reached a server and has to be considered.
@@ -155,19 +160,21 @@ impl Request {
                 one.guard == other.guard && !self.forgotten(one.guard, one.made.min(other.made), births)
             }
             (false, false) => self.once && one.isn.is_some() && other.isn.is_some(),
-            (true, false) => self.unbound(one, other),
-            (false, true) => self.unbound(other, one),
+            (true, false) => self.unbound(one, other, births),
+            (false, true) => self.unbound(other, one, births),
         }
     }
 
     /// Whether an early execution and one by a handshake should have excluded each other.
-    fn unbound(&self, early: &Done, ordinary: &Done) -> bool {
+    fn unbound(&self, early: &Done, ordinary: &Done, births: &[(usize, Instant, u64)]) -> bool {
         let in_udp = early.flow.outer.is_some() && ordinary.flow.outer.is_some();
         // The fate of an altered copy has to be decided when the client's own SYN comes (10.9).
         let own = (early.flow, early.isn) == (ordinary.flow, ordinary.isn);
         let decided = early.made + if own { Duration::ZERO } else { DECIDED };
         let after = early.guard == ordinary.guard && decided <= ordinary.made;
-        (self.once && in_udp && after) || Self::answered(early, ordinary)
+        let reborn = births.iter().any(|&(guard, at, _)| guard == early.guard && at >= early.made);
+        let knows = !ordinary.unasked && !reborn;
+        (self.once && in_udp && after && knows) || Self::answered(early, ordinary)
     }
 
     /// Whether the early connection should have answered the SYN that made the ordinary one.

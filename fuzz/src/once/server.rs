@@ -6,7 +6,7 @@ use super::store::Driver;
 use super::{PORT, Setup, UNIX_MS, identity, verifier};
 use firstflight_credential::asap::{AsapPolicy, GuardDomain, ReplyKey, TrustStore, Trusted};
 use firstflight_credential::{
-    GuardKey, PendingLimit, Quarantine, RemoteGuard, ReplayGuard, ReplayTable, Window,
+    GuardKey, PendingLimit, Quarantine, Reason, RemoteGuard, ReplayGuard, ReplayTable, Window,
 };
 use firstflight_dns::{OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{
@@ -44,6 +44,7 @@ struct Open {
     flow: Flow,
     early: bool,
     made: (Instant, Option<SeqNum>),
+    unasked: bool,
 }
 
 pub struct Server {
@@ -186,7 +187,16 @@ impl Server {
             let flow = Flow { server: self.address, client: info.remote, outer: info.encapsulation };
             // A connection that a SYN cookie made has no trace record.
             let made = self.made.remove(&id).unwrap_or((now, None));
-            self.open.push(Open { id, bytes: Vec::new(), flow, early: info.outcome.is_accepted(), made });
+            let known = matches!(info.outcome.reason(), None | Some(Reason::Replay | Reason::NotRequested));
+            let unasked = self.policy.guard.needs_store() && !known;
+            self.open.push(Open {
+                id,
+                bytes: Vec::new(),
+                flow,
+                early: info.outcome.is_accepted(),
+                made,
+                unasked,
+            });
         }
         let mut executed = Vec::new();
         let (server, stack) = ((self.number, self.epoch), &mut self.stack);
@@ -206,7 +216,15 @@ impl Server {
                 let (made, isn) = open.made;
                 // Some applications abort immediately, which leaves nothing of the connection.
                 let aborted = number.is_multiple_of(4);
-                let done = Done { guard, server, flow: open.flow, early: open.early, made, isn };
+                let done = Done {
+                    guard,
+                    server,
+                    flow: open.flow,
+                    early: open.early,
+                    made,
+                    isn,
+                    unasked: open.unasked,
+                };
                 executed.push((number, done));
                 if aborted {
                     stack.abort(open.id, now);

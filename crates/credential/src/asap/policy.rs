@@ -304,11 +304,25 @@ impl AsapPolicy {
 
     /// The id and the stamp of a request that could be accepted, whatever its signatures are.
     fn names(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<(ReplayId, u64)> {
+        let (block, replay) = self.read(first)?;
+        self.trusts(&block, first, clock).ok()?;
+        Some((replay, block.request.requested_ms))
+    }
+
+    /// A block for one of the server's identities, and its id.
+    fn read(&self, first: &FirstFlight<'_>) -> Option<(Block, ReplayId)> {
         let Offered::AsapOption(AsapOption::Block { len, .. }, _) = first.offered else { return None };
         let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
-        self.trusts(&block, first, clock).ok()?;
         let replay = self.replay_id(&block, self.identity(&block)?, first);
-        Some((replay, block.request.requested_ms))
+        Some((block, replay))
+    }
+
+    /// Whether the guard remembers the request: a copy from another port was here before, and may have been accepted.
+    /// Then no other reason may be said when the block is refused ([`Refused::seen`]). A front's datagram is no copy: its
+    /// client also sends the request directly.
+    #[must_use]
+    pub fn remembers(&self, first: &FirstFlight<'_>) -> bool {
+        !first.relayed && self.read(first).is_some_and(|(_, replay)| self.guard.is_set(replay))
     }
 
     /// The last checks, after the signatures were verified. The request is marked as used atomically, and may

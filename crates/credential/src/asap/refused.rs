@@ -30,6 +30,13 @@ impl Refused {
         if self.is_forged() { self } else { Self { status: Status::Replayed, hint: Hint::None, ..self } }
     }
 
+    /// The refusal of a request that the guard remembers ([`AsapPolicy::remembers`](super::AsapPolicy::remembers)): a copy of
+    /// it may have been accepted (`docs/spec/asap.md` §7.4).
+    #[must_use]
+    pub const fn seen(self) -> Self {
+        if self.is_forged() { self } else { Self::new(Status::Replayed, self.tag) }
+    }
+
     /// Whether the store of the farm was not told: [`Refused::unreported`].
     #[must_use]
     pub const fn is_unreported(&self) -> bool {
@@ -37,7 +44,7 @@ impl Refused {
     }
 
     /// Replaces the reason.
-    pub(super) const fn because(self, reason: Reason) -> Self {
+    pub(crate) const fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 

@@ -94,6 +94,12 @@ pub trait ReplayGuard: Send + Sync {
         Guarded::New
     }
 
+    /// Whether `id` is set, whatever its stamp, the floor and the clock are. It may be forgotten after its window, and a false
+    /// yes is possible. A guard that asks a store does not know.
+    fn is_set(&self, _id: ReplayId) -> bool {
+        false
+    }
+
     /// Tells the guard the wall clock by which a request is about to be judged. Returns the guard's time, Unix
     /// milliseconds, by which the request may be too late. This time does not go back when the clock does.
     /// The floor rises when the clock goes back by more than a second, and when its uncertainty was above

@@ -142,6 +142,16 @@ impl ReplayTable {
         entry != 0 && ends >= time && stamp <= time.saturating_add(ahead)
     }
 
+    /// Whether the entry is there, and `counts`.
+    fn has(&self, id: ReplayId, counts: impl Fn(u64) -> bool) -> bool {
+        let (one, two) = self.places(id);
+        let mark = mark_of(id);
+        [one, two].into_iter().filter_map(|at| self.buckets.get(at)).any(|bucket| {
+            let entries = bucket.entries.iter().map(|slot| slot.load(Ordering::Relaxed));
+            entries.into_iter().any(|old| old >> STAMP_BITS == mark >> STAMP_BITS && counts(old))
+        })
+    }
+
     /// Finds the entry, or makes room and sets it. Call it with both buckets locked.
     fn set(&self, one: &Bucket, two: &Bucket, id: ReplayId, stamp_ms: u64, time: u64) -> Guarded {
         let mark = mark_of(id);
@@ -225,16 +235,16 @@ impl ReplayGuard for ReplayTable {
 
     fn look_up(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
         let time = self.time.advance(now_ms);
-        if let Some(refused) = self.judge_stamp(id, stamp_ms, now_ms, time) {
-            return refused;
+        match self.judge_stamp(id, stamp_ms, now_ms, time) {
+            Some(refused) => refused,
+            None if self.has(id, |entry| self.is_live(entry, time)) => Guarded::Seen,
+            None => Guarded::New,
         }
-        let (one, two) = self.places(id);
-        let mark = mark_of(id);
-        let seen = [one, two].into_iter().filter_map(|at| self.buckets.get(at)).any(|bucket| {
-            let entries = bucket.entries.iter().map(|slot| slot.load(Ordering::Relaxed));
-            entries.into_iter().any(|old| old >> STAMP_BITS == mark >> STAMP_BITS && self.is_live(old, time))
-        });
-        if seen { Guarded::Seen } else { Guarded::New }
+    }
+
+    /// An entry that a clock has made too old may still be there. It counts: that clock may be wrong.
+    fn is_set(&self, id: ReplayId) -> bool {
+        self.has(id, |_| true)
     }
 
     fn observe(&self, clock: &Clock) -> u64 {

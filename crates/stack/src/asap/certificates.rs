@@ -117,8 +117,8 @@ impl Server {
             Decision::Refuse(mut refused) => {
                 // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
                 let (reason, grant) = (refused.reason, deferred.grant);
-                if !refused.is_forged() && !self.invalidate_deferred(flows, &deferred, true, now) {
-                    refused = refused.unreported();
+                if !refused.is_forged() {
+                    refused = self.refuse_deferred(flows, &deferred, refused, true, now);
                 }
                 Decision::Refuse(Handshake { reason, grant, refused: Some(refused), repeat: false })
             }

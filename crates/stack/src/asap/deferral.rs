@@ -140,11 +140,46 @@ impl Server {
 
     /// The handshake of a SYN that waited too long. Its first flight is invalidated.
     pub(crate) fn expired(&mut self, flows: &mut Flows, deferred: &DeferredSyn, now: Instant) -> Handshake {
-        // If the store was asked, it knows of the request in any case.
-        let told = deferred.is_verified() || self.invalidate_deferred(flows, deferred, false, now);
         let handshake = deferred.handshake_because(Reason::DeferredTooLong);
-        let unreported = |refused: Refused| if told { refused } else { refused.unreported() };
-        Handshake { refused: handshake.refused.map(unreported), ..handshake }
+        // If the store was asked, it knows of the request in any case.
+        let refused = match handshake.refused {
+            Some(refused) if !deferred.is_verified() => {
+                Some(self.refuse_deferred(flows, deferred, refused, false, now))
+            }
+            refused => refused,
+        };
+        Handshake { refused, ..handshake }
+    }
+
+    /// What the SYN-ACK says when the block of a SYN is refused that is no longer deferred. Its first flight is invalidated.
+    pub(super) fn refuse_deferred(
+        &mut self,
+        flows: &mut Flows,
+        deferred: &DeferredSyn,
+        refused: Refused,
+        checked: bool,
+        now: Instant,
+    ) -> Refused {
+        let (listener, key) = (deferred.listener, deferred.key);
+        // A front's client also sends the same request directly.
+        if deferred.is_relayed() {
+            refused
+        } else if self.remembers_segment(flows, listener, key, &deferred.segment, now) {
+            refused.seen()
+        } else if self.invalidate_segment(flows, listener, key, &deferred.segment, checked, now) {
+            refused
+        } else {
+            refused.unreported()
+        }
+    }
+
+    /// Whether the listener's guard remembers the request of a SYN whose signatures are being verified.
+    pub(crate) fn remembers_deferred(&self, flows: &Flows, job: JobId, now: Instant) -> bool {
+        let deferred =
+            self.deferred.get(job).filter(|deferred| !deferred.is_verified() && !deferred.is_relayed());
+        deferred.is_some_and(|deferred| {
+            self.remembers_segment(flows, deferred.listener, deferred.key, &deferred.segment, now)
+        })
     }
 
     /// Invalidates the first flight of a SYN that its client sent and whose signatures are being verified. False as in
@@ -160,24 +195,18 @@ impl Server {
         self.invalidate_segment(flows, listener, key, &segment, false, now)
     }
 
-    /// Invalidates the first flight of a SYN that is no longer deferred. False as in [`Self::invalidate`].
-    pub(super) fn invalidate_deferred(
-        &mut self,
-        flows: &mut Flows,
-        deferred: &DeferredSyn,
-        checked: bool,
+    fn remembers_segment(
+        &self,
+        flows: &Flows,
+        listener: ListenerId,
+        key: FlowKey,
+        segment: &[u8],
         now: Instant,
     ) -> bool {
-        // A front's client also sends the same request directly.
-        deferred.is_relayed()
-            || self.invalidate_segment(
-                flows,
-                deferred.listener,
-                deferred.key,
-                &deferred.segment,
-                checked,
-                now,
-            )
+        let Ok(segment) = Segment::parse(segment) else { return false };
+        let hash = flows.table.hasher.hash(&key);
+        let syn = Syn { listener: listener.index, key, hash, segment: &segment, above: None, now };
+        self.listeners.get(listener).is_some() && self.remembers(&syn)
     }
 
     fn invalidate_segment(

@@ -64,6 +64,22 @@ impl Server {
         true
     }
 
+    /// Whether this listener's guard remembers the SYN's request: [`AsapPolicy::remembers`].
+    pub(crate) fn remembers(&self, syn: &Syn<'_>) -> bool {
+        let policy = self.listeners.at(syn.listener).and_then(|listener| listener.config.asap.as_ref());
+        policy.is_some_and(|policy| policy.remembers(&syn.first_flight(None)))
+    }
+
+    /// Whether the guard of another listener of the port remembers it, that this listener does not have.
+    pub(crate) fn remembers_beside(&self, syn: &Syn<'_>) -> bool {
+        let Some(listener) = self.listeners.at(syn.listener) else { return false };
+        let own = listener.config.asap.as_ref();
+        // This listener has invalidated the request in its own guard.
+        let other = |policy: &&AsapPolicy| own.is_none_or(|own| !Arc::ptr_eq(&own.guard, &policy.guard));
+        let first = syn.first_flight(None);
+        self.listeners.policies(syn.key.local_port()).filter(other).any(|policy| policy.remembers(&first))
+    }
+
     /// This listener has refused a credential block. Invalidates the block for the other listeners of the port that
     /// admit more: a copy may go to another address, or come when this listener is gone. False as in
     /// [`Self::invalidate`].

@@ -79,8 +79,8 @@ impl Server {
         let Some(listener) = self.listeners.at(index) else { return dropped(PacketDrop::NoConnection) };
         let room = ListenerRoom::of(listener, flows, now);
         if room.pressed {
-            // A cookie does not say that the request may run elsewhere.
-            let told = self.invalidate(&mut flows.env, syn, false);
+            // A cookie does not say that the request may have run, or may run elsewhere.
+            let told = !self.remembers(syn) && self.invalidate(&mut flows.env, syn, false);
             return if told {
                 Decision::Refuse(NotAdmitted::Cookie)
             } else {
@@ -108,7 +108,7 @@ impl Server {
                 return dropped(PacketDrop::AlreadyDeferred);
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
-            if !self.overtaken(flows, job, now) {
+            if self.remembers_deferred(flows, job, now) || !self.overtaken(flows, job, now) {
                 return dropped(PacketDrop::Unreported);
             }
         }
@@ -134,6 +134,7 @@ impl Server {
                 let told = self.tell(tell);
                 self.limited(&mut flows.env, index, reason);
                 let refused = match refused {
+                    Some(refused) if self.remembers_beside(syn) => Some(refused.seen()),
                     Some(refused) if !self.invalidate_beside(&mut flows.env, syn) || !told => {
                         Some(refused.unreported())
                     }
