@@ -2,19 +2,20 @@
 //! that is set or uncertain, trust that changes, limits, restarts.
 //!
 //! A request whose copy was refused is used up, because its client sends the data again by an ordinary handshake. It must not
-//! run early afterwards. Not used up is one that is ahead of the server's clock (`docs/spec/asap.md` 10.9). After a restart
+//! run early afterwards. And what ran early is refused as *replayed*, so that a client whose data must not run twice does not
+//! send it again; only a restart may forget that. Not used up is one that is ahead of the server's clock (`docs/spec/asap.md` 10.9). After a restart
 //! while the clock is behind, a request of later may run again (`docs/guide/known-limits.md`).
 
 use super::asap::{BEGIN_MS, identity, payload, policy, syn, trust};
 use super::{holds, needs};
-use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Candidate, Verified};
+use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Candidate, Refused, Verified};
 use firstflight_credential::replay::ReplayId;
 use firstflight_credential::{
-    Admission, Decision, FirstFlight, GuardKey, Guarded, Policies, Question, ReplayGuard, ReplayTable,
-    Window, Work, admit,
+    Admission, Decision, FirstFlight, GuardKey, Guarded, Policies, Question, Refusal, ReplayGuard,
+    ReplayTable, Window, Work, admit,
 };
 use firstflight_models::{Digest, World};
-use firstflight_wire::asap::{BLOCK_LEN, Block};
+use firstflight_wire::asap::{BLOCK_LEN, Block, Status};
 use firstflight_wire::{Clock, Instant};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ enum Defence {
     FloorWhenTrusted,
     /// What a limit stops is used up.
     UsedUpAtLimits,
+    /// It looks into the guard before it says another reason.
+    SaysSeen,
 }
 
 /// A table that can be made to forget its duty.
@@ -67,6 +70,10 @@ impl ReplayGuard for Guard {
 
     fn look_up(&self, id: ReplayId, stamp_ms: u64, now_ms: u64) -> Guarded {
         self.table.look_up(id, stamp_ms, now_ms)
+    }
+
+    fn is_set(&self, id: ReplayId) -> bool {
+        self.off != Some(Defence::SaysSeen) && self.table.is_set(id)
     }
 
     fn observe(&self, clock: &Clock) -> u64 {
@@ -125,6 +132,8 @@ struct Server {
     /// The request ran early, or may not any more.
     ran: bool,
     is_used_up: bool,
+    /// It ran early in this process.
+    ran_here: bool,
     /// What has been told to what shows no state of its own.
     told: Vec<(Instant, u64, bool)>,
     /// The latest time that the clock has shown.
@@ -145,6 +154,7 @@ impl Server {
             trusts: true,
             ran: false,
             is_used_up: false,
+            ran_here: false,
             told: Vec::new(),
             latest_ms: BEGIN_MS,
         };
@@ -178,8 +188,20 @@ impl Server {
     }
 
     /// A copy was refused by a server whose clock showed no time before the request's.
-    fn is_refused(&mut self) {
+    fn is_used_up_now(&mut self) {
         self.is_used_up |= self.made_ms <= self.unix_ms + 10_000;
+    }
+
+    /// A copy was refused, and its client learns this.
+    fn is_refused(&mut self, refused: Option<Refused>) -> Result<(), String> {
+        self.is_used_up_now();
+        match refused {
+            Some(Refused { status: Status::Replayed, .. }) => Ok(()),
+            _ if self.ran_here => {
+                Err("the request runs twice: early, and by the handshake after a copy was refused".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn runs(&mut self) -> Result<(), String> {
@@ -191,11 +213,11 @@ impl Server {
                 "the request runs twice: by the handshake after a copy was refused, and early".to_owned()
             );
         }
-        self.ran = true;
+        (self.ran, self.ran_here) = (true, true);
         Ok(())
     }
 
-    fn arrives(&mut self, shard: usize, syn_cookie_pressure: bool) {
+    fn arrives(&mut self, shard: usize, syn_cookie_pressure: bool) -> Result<(), String> {
         let clock = self.clock();
         self.guards.iter().for_each(|guard| guard.at_limit.store(syn_cookie_pressure, Ordering::Relaxed));
         let (policy, budget, deferred) = &mut self.shards[shard];
@@ -203,8 +225,10 @@ impl Server {
         let policies = Policies { fast_open: None, asap: Some(policy) };
         match admit(policies, &first, budget, &clock) {
             Admission::Ask(Question { work: Work::Verify(candidate), .. }) => *deferred = Some(candidate),
-            _ => self.is_refused(),
+            Admission::Refuse(Refusal { refused, .. }) => return self.is_refused(refused),
+            other => return Err(format!("{other:?} of a block")),
         }
+        Ok(())
     }
 
     fn verified(&mut self, shard: usize) -> Result<(), String> {
@@ -214,10 +238,12 @@ impl Server {
         let candidate = deferred.take().unwrap();
         match policy.decide(&candidate, Verified::Good, budget, &clock) {
             Decision::Accept(()) => self.runs(),
-            _ => {
-                self.is_refused();
-                Ok(())
+            Decision::Refuse(refused) => {
+                // As the stack does.
+                let seen = policy.remembers(&syn(&self.payload));
+                self.is_refused(Some(if seen { refused.seen() } else { refused }))
             }
+            Decision::Ask(job) => Err(format!("a table asks {job:?}")),
         }
     }
 }
@@ -244,9 +270,9 @@ impl World for Server {
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Arrives { shard } => self.arrives(shard, false),
+            Event::Arrives { shard } => self.arrives(shard, false)?,
             Event::Verified { shard } => self.verified(shard)?,
-            Event::ArrivesAtLimit => self.arrives(0, true),
+            Event::ArrivesAtLimit => self.arrives(0, true)?,
             Event::Seconds(seconds) => {
                 self.mono += Duration::from_secs(seconds);
                 self.unix_ms += seconds * 1000;
@@ -268,11 +294,12 @@ impl World for Server {
             Event::Restart => {
                 // What was being verified is lost with the process.
                 if self.shards.iter().any(|(_, _, deferred)| deferred.is_some()) {
-                    self.is_refused();
+                    self.is_used_up_now();
                 }
                 if self.made_ms > self.unix_ms + 10_000 {
                     (self.ran, self.is_used_up) = (false, false);
                 }
+                self.ran_here = false;
                 self.start(self.unix_ms);
                 self.latest_ms = self.unix_ms;
             }
@@ -282,7 +309,15 @@ impl World for Server {
     }
 
     fn state(&self, to: &mut Digest) {
-        to.add(&(self.mono, self.unix_ms, self.is_uncertain, self.trusts, self.ran, self.is_used_up));
+        to.add(&(
+            self.mono,
+            self.unix_ms,
+            self.is_uncertain,
+            self.trusts,
+            self.ran,
+            self.is_used_up,
+            self.ran_here,
+        ));
         to.add(&self.told);
         // A candidate that was there before a change of trust is void.
         to.add(
@@ -316,7 +351,7 @@ fn no_request_runs_twice_at_one_server() {
 #[test]
 fn each_defence_is_needed() {
     use Defence::*;
-    for defence in [Memory, OneGuard, FloorAtStart, OwnTime, FloorWhenTrusted, UsedUpAtLimits] {
+    for defence in [Memory, OneGuard, FloorAtStart, OwnTime, FloorWhenTrusted, UsedUpAtLimits, SaysSeen] {
         needs(defence, MADE.len(), 7, |n| Server::new(Some(defence), MADE[n]));
     }
 }

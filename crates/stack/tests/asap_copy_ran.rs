@@ -5,7 +5,7 @@ use crate::certified::{NOW_MS, policy};
 use crate::flights::{Server, flight, reply, server_with};
 use crate::peer::seg;
 use firstflight_credential::PendingLimit;
-use firstflight_credential::asap::{AsapPolicy, TrustStore, Trusted, Verified};
+use firstflight_credential::asap::{AsapPolicy, Identity, TrustStore, Trusted, Verified};
 use firstflight_stack::{ListenConfig, PacketDrop, Verifications};
 use firstflight_wire::Clock;
 use firstflight_wire::asap::Status;
@@ -123,21 +123,31 @@ fn own_syn_waits(s: &mut Server) -> (Verifications, Vec<Verified>) {
     (flights, verdicts)
 }
 
-/// A SYN cookie has no reply, so nothing answers the SYN.
+/// A SYN cookie says it as well. A plain SYN that would overtake a waiting one gets none.
 #[test]
-fn under_pressure_there_is_no_cookie_for_what_may_have_run() {
+fn a_cookie_says_what_may_have_run() {
     let mut s = after_a_copy(|_| {}, |listen| listen.syn_backlog = 1);
     // Another client's handshake takes the backlog.
     s.p.send(seg().syn().mss(1460));
     s.p.expect().syn_ack().ack(1);
     next(&mut s);
-    s.p.send(flight(5));
+    s.refuses(flight(5), Status::Replayed);
+    next(&mut s);
+    s.refuses(flight(6), Status::Overloaded);
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 2);
+
+    let mut s = server_with(|_| {}, |_| {}, |listen| listen.syn_backlog = 1);
+    let (port, isn) = (s.p.port, s.p.isn);
+    drop(own_syn_waits(&mut s));
+    s.p.flow(port + 7, 77);
+    s.p.send(seg().syn().mss(1460));
+    s.p.expect().syn_ack().ack(1);
+    s.p.drain();
+    s.p.flow(port, isn);
+    s.p.send(seg().syn().mss(1460));
     s.p.quiet();
     assert_eq!(s.p.stack.counters().dropped(PacketDrop::Unreported), 1);
-    // Another request has its cookie.
-    next(&mut s);
-    s.p.send(flight(6));
-    s.p.expect().syn_ack().ack(1);
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 0);
 }
 
 /// The copy went to another address, whose listener has a guard of its own.
@@ -151,6 +161,20 @@ fn a_listener_beside_may_have_executed_it() {
     s.refuses(flight(5), Status::Replayed);
     next(&mut s);
     s.refuses(flight(6), Status::UnknownVerifier);
+    // Or it shares the guard, and has another name as well.
+    let named = policy(&[1]);
+    let other = AsapPolicy { identities: [Identity::name("www.example.net", 80)].into(), ..policy(&[1]) };
+    let mut s = server_with(
+        |_| {},
+        |asap| *asap = AsapPolicy { guard: named.guard.clone(), ..policy(&[1]) },
+        |listen| listen.local = all,
+    );
+    s.accepts(flight(5));
+    next(&mut s);
+    s.p.listen_with(|listen| listen.asap = Some(AsapPolicy { guard: named.guard.clone(), ..other }));
+    s.refuses(flight(5), Status::Replayed);
+    next(&mut s);
+    s.refuses(flight(6), Status::WrongIdentity);
 }
 
 /// A request that was refused before is told in the same way: nobody knows any more what became of it.

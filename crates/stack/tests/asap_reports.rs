@@ -138,18 +138,16 @@ fn what_waits_too_long_may_run_elsewhere() {
     assert_eq!(reply(&s.p.expect().syn_ack().ack(1)).unwrap().status, Status::Overloaded);
 }
 
-/// A SYN cookie has no reply: the client would send data again that must not run twice.
+/// A SYN cookie has a reply as well, or the client would send data again that must not run twice.
 #[test]
-fn under_pressure_there_is_no_cookie_for_what_is_not_reported() {
+fn under_pressure_the_cookie_says_what_is_not_reported() {
     let (mut s, guard) = member(|_| {}, |listen| listen.syn_backlog = 0);
-    s.p.send(flight(5));
-    s.p.expect().syn_ack().ack(1);
+    s.refuses(flight(5), Status::Overloaded);
     assert_eq!(told(&mut s), [false]);
     use_up(&guard);
     next(&mut s);
-    s.p.send(flight(6));
-    s.p.quiet();
-    assert_eq!(s.p.stack.counters().dropped(PacketDrop::Unreported), 1);
+    s.refuses(flight(6), Status::Replayed);
+    assert_eq!(s.p.stack.counters().syn_cookies_sent, 2);
     // Others have their cookies.
     next(&mut s);
     s.p.send(seg().syn().mss(1460));

@@ -4,12 +4,13 @@
 use crate::certified::{certificate, certified, policy};
 use crate::pair::{End, Pair, SERVER_UDP};
 use crate::translator::translate;
+use firstflight_credential::{Outcome, Reason};
 use firstflight_link::path::PathConfig;
 use firstflight_stack::{ConnId, ConnectConfig, ListenerId};
-use firstflight_wire::encapsulation::Carried;
-use firstflight_wire::ip::Packet;
+use firstflight_wire::encapsulation::{self, Carried};
+use firstflight_wire::ip::{self, Ecn, Packet, Protocol};
 use firstflight_wire::tcp::{Flags, Segment};
-use firstflight_wire::udp::Datagram;
+use firstflight_wire::udp::{self, Datagram};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -317,4 +318,63 @@ fn a_copy_of_the_syn_between_the_reset_and_the_plain_syn() {
     p.verify();
     executed += run(&mut p, listener, Duration::from_secs(20), Then::Abort);
     assert_eq!(executed, 1);
+}
+
+/// The same segment in a packet from another UDP port, or as a plain SYN from the same one.
+fn altered(packet: &[u8], port: Option<u16>) -> Vec<u8> {
+    let ip = Packet::parse(packet).unwrap();
+    let datagram = Datagram::parse(ip.payload).unwrap();
+    let Ok(Carried::Segment(bytes)) = Carried::parse(datagram.payload) else { panic!() };
+    let mut segment = bytes.to_vec();
+    if port.is_none() {
+        segment.truncate(20);
+        segment[12] = 5 << 4;
+    }
+    let mut out = vec![0; udp::HEADER + encapsulation::HEADER];
+    encapsulation::emit_segment_header(&mut out[udp::HEADER..]).unwrap();
+    out.extend_from_slice(&segment);
+    let header = udp::Header { src_port: port.unwrap_or(datagram.src_port), dst_port: datagram.dst_port };
+    header.emit(out.len() - udp::HEADER, &mut out).unwrap();
+    udp::fill_checksum(&mut out, ip.src, ip.dst);
+    let header = ip::Header {
+        src: ip.src,
+        dst: ip.dst,
+        protocol: Protocol::Udp,
+        hop_limit: 64,
+        ecn: Ecn::default(),
+        dont_fragment: true,
+        identification: 0,
+    };
+    let mut packet = vec![0; header.len() + out.len()];
+    let at = header.emit(out.len(), &mut packet).unwrap();
+    packet[at..].copy_from_slice(&out);
+    packet
+}
+
+/// The client's SYN is lost. An eavesdropper sends a copy from another port, which is executed, and then a plain SYN in the
+/// client's name. Its SYN-ACK has no reply, and in UDP nothing removes one on the way.
+#[test]
+fn a_plain_syn_in_the_clients_name_behind_a_copy() {
+    let (mut p, listener) = new();
+    let own: Rc<RefCell<Option<Vec<u8>>>> = Rc::default();
+    let kept = Rc::clone(&own);
+    p.middlebox = Some(Box::new(move |end, packet| {
+        let syn = segment_flags(packet).is_some_and(|(flags, len)| flags.contains(Flags::SYN) && len > 0);
+        let is_own = end == End::Client && syn;
+        if is_own {
+            *kept.borrow_mut() = Some(packet.to_vec());
+        }
+        !is_own
+    }));
+    let id = visit(&mut p);
+    p.idle(Duration::from_millis(1));
+    let syn = own.borrow().clone().unwrap();
+    p.server.handle_packet(p.now, &altered(&syn, Some(30_000)));
+    p.verify();
+    let mut executed = run(&mut p, listener, Duration::from_millis(100), Then::Answer);
+    assert_eq!(executed, 1);
+    p.server.handle_packet(p.now, &altered(&syn, None));
+    executed += run(&mut p, listener, Duration::from_secs(70), Then::Answer);
+    assert_eq!(executed, 1);
+    assert_eq!(p.client.info(id).unwrap().outcome, Outcome::Handshake(Reason::Unknown));
 }

@@ -51,7 +51,8 @@ pub struct Done {
     /// When the connection was made, and its client's initial sequence number; `None` if a SYN cookie made it.
     pub made: Instant,
     pub isn: Option<SeqNum>,
-    /// It is by a handshake, at a member of a farm that refused the block of its SYN, and not because the store knew it.
+    /// It is by a handshake, at a member of a farm that refused the block of its SYN before it asked the store, or without an
+    /// answer of it.
     pub unasked: bool,
 }
 
@@ -172,7 +173,9 @@ impl Request {
         let own = (early.flow, early.isn) == (ordinary.flow, ordinary.isn);
         let decided = early.made + if own { Duration::ZERO } else { DECIDED };
         let after = early.guard == ordinary.guard && decided <= ordinary.made;
-        let reborn = births.iter().any(|&(guard, at, _)| guard == early.guard && at >= early.made);
+        let reborn = births
+            .iter()
+            .any(|&(guard, at, _)| guard == early.guard && at >= early.made && at <= ordinary.made);
         let knows = !ordinary.unasked && !reborn;
         (self.once && in_udp && after && knows) || Self::answered(early, ordinary)
     }

@@ -90,6 +90,11 @@ pub fn trust(good: bool) -> Arc<TrustStore> {
     Arc::new(TrustStore::new([entry]).expect("one entry"))
 }
 
+/// Whether a member of a farm refuses a block for this reason before it asks the store, or without an answer of it.
+fn is_unasked(reason: Reason) -> bool {
+    !matches!(reason, Reason::Replay | Reason::NotRequested | Reason::NoCredential)
+}
+
 impl Server {
     pub fn new(number: usize, setup: &Setup, guard: Arc<dyn ReplayGuard>, now: Instant) -> Self {
         let address = IpAddr::from([192, 0, 2, 80 + number as u8]);
@@ -187,8 +192,7 @@ impl Server {
             let flow = Flow { server: self.address, client: info.remote, outer: info.encapsulation };
             // A connection that a SYN cookie made has no trace record.
             let made = self.made.remove(&id).unwrap_or((now, None));
-            let known = matches!(info.outcome.reason(), None | Some(Reason::Replay | Reason::NotRequested));
-            let unasked = self.policy.guard.needs_store() && !known;
+            let unasked = self.policy.guard.needs_store() && info.outcome.reason().is_some_and(is_unasked);
             self.open.push(Open {
                 id,
                 bytes: Vec::new(),

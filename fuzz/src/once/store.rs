@@ -58,7 +58,9 @@ impl Store {
         if self.is_down(now) || memory != self.memory {
             return None;
         }
-        let new = self.set(job, now);
+        if !self.set(job, now) {
+            return Some(JobResult::Repeat);
+        }
         let apart = unix_ms.map_or(0, |unix_ms| unix_ms.abs_diff(clock(now)));
         if apart > RemoteGuard::CLOCKS_APART.as_millis() as u64 {
             return Some(JobResult::Refuse(Reason::ClockSkew));
@@ -67,7 +69,7 @@ impl Store {
         if age_ms + ahead_ms <= reach_ms as i64 {
             return Some(JobResult::Refuse(Reason::GuardFloor));
         }
-        Some(if new { JobResult::Accept } else { JobResult::Repeat })
+        Some(JobResult::Accept)
     }
 }
 

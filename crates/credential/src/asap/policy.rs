@@ -84,6 +84,12 @@ const fn tag(block: &Block) -> [u8; 2] {
     [a, b]
 }
 
+/// The block of a first flight, if it can be read.
+fn read(first: &FirstFlight<'_>) -> Option<Block> {
+    let Offered::AsapOption(AsapOption::Block { len, .. }, _) = first.offered else { return None };
+    Block::parse(first.payload.get(..usize::from(len))?).ok()
+}
+
 impl AsapPolicy {
     /// Sets the hash key of the limits' client tables to a random number, so that an attacker cannot choose
     /// addresses that collide in them. The first key stays.
@@ -304,17 +310,16 @@ impl AsapPolicy {
 
     /// The id and the stamp of a request that could be accepted, whatever its signatures are.
     fn names(&self, first: &FirstFlight<'_>, clock: &Clock) -> Option<(ReplayId, u64)> {
-        let (block, replay) = self.read(first)?;
+        let block = read(first)?;
         self.trusts(&block, first, clock).ok()?;
+        let replay = self.replay_id(&block, self.identity(&block)?, first);
         Some((replay, block.request.requested_ms))
     }
 
-    /// A block for one of the server's identities, and its id.
-    fn read(&self, first: &FirstFlight<'_>) -> Option<(Block, ReplayId)> {
-        let Offered::AsapOption(AsapOption::Block { len, .. }, _) = first.offered else { return None };
-        let block = Block::parse(first.payload.get(..usize::from(len))?).ok()?;
-        let replay = self.replay_id(&block, self.identity(&block)?, first);
-        Some((block, replay))
+    /// Whether the block can be read, and is for one of the server's identities.
+    #[must_use]
+    pub fn is_for(&self, first: &FirstFlight<'_>) -> bool {
+        read(first).is_some_and(|block| self.identity(&block).is_some())
     }
 
     /// Whether the guard remembers the request: a copy from another port was here before, and may have been accepted.
@@ -322,7 +327,11 @@ impl AsapPolicy {
     /// client also sends the request directly.
     #[must_use]
     pub fn remembers(&self, first: &FirstFlight<'_>) -> bool {
-        !first.relayed && self.read(first).is_some_and(|(_, replay)| self.guard.is_set(replay))
+        let set = |block: Block| {
+            let identity = self.identity(&block)?;
+            Some(self.guard.is_set(self.replay_id(&block, identity, first)))
+        };
+        !first.relayed && read(first).and_then(set).unwrap_or(false)
     }
 
     /// The last checks, after the signatures were verified. The request is marked as used atomically, and may

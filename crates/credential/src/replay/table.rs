@@ -180,11 +180,16 @@ impl ReplayTable {
         if first == 0 && second == 0 {
             self.make_room(bucket, partition, time);
         }
+        // Making room may have raised the floor. A signed stamp stays below it, and without the entry nobody takes this first
+        // flight for a copy of itself.
+        let below = stamp_ms <= self.floor(id.partition);
+        if below && self.window.spread.is_zero() {
+            return Guarded::Floor;
+        }
         if let Some(slot) = bucket.entries.iter().find(|slot| slot.load(Ordering::Relaxed) == 0) {
             slot.store(entry, Ordering::Relaxed);
         }
-        // Making room may have raised the floor.
-        if stamp_ms <= self.floor(id.partition) { Guarded::Floor } else { Guarded::New }
+        if below { Guarded::Floor } else { Guarded::New }
     }
 
     /// Evicts the oldest entry of the partition that has the most entries in this bucket, and raises that

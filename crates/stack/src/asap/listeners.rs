@@ -70,13 +70,13 @@ impl Server {
         policy.is_some_and(|policy| policy.remembers(&syn.first_flight(None)))
     }
 
-    /// Whether the guard of another listener of the port remembers it, that this listener does not have.
+    /// Whether another listener of the port remembers it, in a guard in which this listener has not looked.
     pub(crate) fn remembers_beside(&self, syn: &Syn<'_>) -> bool {
         let Some(listener) = self.listeners.at(syn.listener) else { return false };
-        let own = listener.config.asap.as_ref();
-        // This listener has invalidated the request in its own guard.
-        let other = |policy: &&AsapPolicy| own.is_none_or(|own| !Arc::ptr_eq(&own.guard, &policy.guard));
         let first = syn.first_flight(None);
+        let looked = listener.config.asap.as_ref().filter(|own| own.is_for(&first));
+        // What is there may be what this listener has set.
+        let other = |policy: &&AsapPolicy| looked.is_none_or(|own| !Arc::ptr_eq(&own.guard, &policy.guard));
         self.listeners.policies(syn.key.local_port()).filter(other).any(|policy| policy.remembers(&first))
     }
 

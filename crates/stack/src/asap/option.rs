@@ -84,6 +84,19 @@ pub(crate) struct SynAckMeaning {
     pub first_lost: bool,
 }
 
+impl SynAckMeaning {
+    /// Whether the data may have run, although the answer does not acknowledge it. The server says so; or it answers in UDP,
+    /// where nothing removes an option on the way, as if it had got no block: then it answers another SYN, which an
+    /// eavesdropper may have sent in the client's name.
+    pub(crate) fn may_have_run(&self, carried: bool) -> bool {
+        match self.outcome {
+            Outcome::Handshake(Reason::Replay) => true,
+            Outcome::Handshake(Reason::OptionStripped | Reason::Malformed) => carried,
+            _ => false,
+        }
+    }
+}
+
 /// Reads the answer to `sent`, row by row of the specification's table.
 pub(crate) fn read(sent: &SentAsapOption, report: &SynAckReport, segment: &Segment<'_>) -> SynAckMeaning {
     let reply = segment.options.asap().and_then(Reply::parse);

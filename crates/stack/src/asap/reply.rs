@@ -31,13 +31,6 @@ impl Syn<'_> {
     }
 }
 
-impl Handshake {
-    /// Whether the SYN-ACK must say that the request ran or may run elsewhere.
-    pub(crate) fn may_have_run(&self) -> bool {
-        self.refused.is_some_and(|refused| refused.status == Status::Replayed)
-    }
-}
-
 impl Server {
     /// Answers a SYN whose credential block is forged with a SYN cookie, so that the stack keeps no state for it.
     pub(crate) fn answer_forged(&mut self, env: &mut Env, syn: &Syn<'_>, handshake: &Handshake) {
@@ -49,6 +42,20 @@ impl Server {
             let cookie = self.cookies.send(env, &listener.tcp, syn, &options);
             listener.cookies.answer(syn.hash, cookie, syn.now);
         }
+    }
+
+    /// Invalidates the first flight of a SYN that gets a SYN cookie. Returns what the cookie says about its credential block,
+    /// if it has one.
+    pub(crate) fn refuse_under_pressure(&mut self, env: &mut Env, syn: &Syn<'_>) -> Option<Refused> {
+        let block = syn.offered().has_block();
+        let seen = block && (self.remembers(syn) || self.remembers_beside(syn));
+        let told = self.invalidate(env, syn, false) && (!block || self.invalidate_beside(env, syn));
+        let refused = Refused::new(Status::Overloaded, [0; 2]);
+        block.then(|| match (seen, told) {
+            (true, _) => refused.seen(),
+            (false, true) => refused,
+            (false, false) => refused.unreported(),
+        })
     }
 
     /// Puts the reply of a SYN-ACK to ASAP's option, if there is one, into `options`, which are empty. Every SYN-ACK of the

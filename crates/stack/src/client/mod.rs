@@ -266,8 +266,8 @@ impl Client {
         if let Some(answer) = offered.filter(|answer| answer.resolution == Resolution::Abort) {
             return self.distrust(flows, index, answer, segment, now);
         }
-        let replayed = offered.is_some_and(|answer| answer.outcome == Outcome::Handshake(Reason::Replay));
-        if unlikely(replayed) && once {
+        let carried = slot.key.is_carried();
+        if once && offered.is_some_and(|answer| answer.may_have_run(carried)) {
             return self.refuse_second_time(flows, index, now);
         }
         (pending.awaited, pending.answered_at) = (false, now);

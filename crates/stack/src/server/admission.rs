@@ -37,8 +37,8 @@ pub(crate) struct Admitted {
 pub(crate) enum NotAdmitted {
     /// Nothing answers it.
     Dropped(PacketDrop),
-    /// A SYN cookie answers it, because too many handshakes are under way.
-    Cookie,
+    /// A SYN cookie answers it, because too many handshakes are under way. It carries what is said about a credential block.
+    Cookie(Option<Refused>),
     /// A SYN cookie answers it, because its credential block is forged.
     Forged(Handshake),
     /// It opens a connection. Its data, if any, is not accepted.
@@ -79,13 +79,8 @@ impl Server {
         let Some(listener) = self.listeners.at(index) else { return dropped(PacketDrop::NoConnection) };
         let room = ListenerRoom::of(listener, flows, now);
         if room.pressed {
-            // A cookie does not say that the request may have run, or may run elsewhere.
-            let told = !self.remembers(syn) && self.invalidate(&mut flows.env, syn, false);
-            return if told {
-                Decision::Refuse(NotAdmitted::Cookie)
-            } else {
-                dropped(PacketDrop::Unreported)
-            };
+            let refused = self.refuse_under_pressure(&mut flows.env, syn);
+            return Decision::Refuse(NotAdmitted::Cookie(refused));
         }
         if let Some(reason) = room.full {
             self.invalidate(&mut flows.env, syn, false);
@@ -109,6 +104,7 @@ impl Server {
             }
             // A plain SYN overtakes the verdict: ordinary handshake, the job's answer is ignored.
             if self.remembers_deferred(flows, job, now) || !self.overtaken(flows, job, now) {
+                self.invalidate(&mut flows.env, syn, false);
                 return dropped(PacketDrop::Unreported);
             }
         }
@@ -133,13 +129,14 @@ impl Server {
             Decision::Refuse(Refusal { reason, grant, tell, refused }) => {
                 let told = self.tell(tell);
                 self.limited(&mut flows.env, index, reason);
-                let refused = match refused {
-                    Some(refused) if self.remembers_beside(syn) => Some(refused.seen()),
-                    Some(refused) if !self.invalidate_beside(&mut flows.env, syn) || !told => {
-                        Some(refused.unreported())
+                let refused = refused.map(|refused| {
+                    let seen = self.remembers_beside(syn);
+                    match self.invalidate_beside(&mut flows.env, syn) && told {
+                        _ if seen => refused.seen(),
+                        true => refused,
+                        false => refused.unreported(),
                     }
-                    refused => refused,
-                };
+                });
                 if refused.is_some_and(|refused| refused.is_unreported()) {
                     flows.env.journal.counters.blocks_unreported += 1;
                 }
@@ -161,7 +158,7 @@ impl Server {
             Decision::Ask(question) => return self.defer(flows, syn, question),
             Decision::Refuse(NotAdmitted::Handshake(handshake)) => return self.adopt(flows, syn, &handshake),
             Decision::Refuse(NotAdmitted::Dropped(reason)) => flows.env.journal.drop_packet(reason),
-            Decision::Refuse(NotAdmitted::Cookie) => self.answer_with_cookie(flows, syn),
+            Decision::Refuse(NotAdmitted::Cookie(refused)) => self.answer_with_cookie(flows, syn, refused),
             Decision::Refuse(NotAdmitted::Forged(handshake)) => {
                 self.answer_forged(&mut flows.env, syn, &handshake)
             }
@@ -171,18 +168,22 @@ impl Server {
     }
 
     /// Answers without keeping state, because too many handshakes are under way.
-    fn answer_with_cookie(&mut self, flows: &mut Flows, syn: &Syn<'_>) {
+    fn answer_with_cookie(&mut self, flows: &mut Flows, syn: &Syn<'_>, refused: Option<Refused>) {
         if let Some(listener) = self.listeners.at_mut(syn.listener) {
             listener.cookies.press(syn.now);
         }
-        // A pending verdict would cause a second answer to the same SYN.
+        // A pending verdict would cause a second answer to the same SYN. A SYN without block cannot be told what became of the
+        // one that waits.
         if let Some((job, _)) = self.deferred.find(&syn.key)
-            && !self.overtaken(flows, job, syn.now)
+            && (refused.is_none() && self.remembers_deferred(flows, job, syn.now)
+                || !self.overtaken(flows, job, syn.now))
         {
             return flows.env.journal.drop_packet(PacketDrop::Unreported);
         }
+        let mut options = OptionBytes::EMPTY;
+        self.reply_to(syn, refused, false, &mut options);
         if let Some(listener) = self.listeners.at(syn.listener) {
-            self.cookies.send(&mut flows.env, &listener.tcp, syn, &OptionBytes::EMPTY);
+            self.cookies.send(&mut flows.env, &listener.tcp, syn, &options);
         }
     }
 

@@ -153,9 +153,7 @@ impl DeferredSyn {
         };
         Decision::Refuse(match handshake {
             handshake if handshake.repeat || !room.pressed => NotAdmitted::because(handshake),
-            // A SYN cookie cannot say that the request ran or may run elsewhere.
-            handshake if handshake.may_have_run() => NotAdmitted::Dropped(PacketDrop::Unreported),
-            _ => NotAdmitted::Cookie,
+            handshake => NotAdmitted::Cookie(handshake.refused),
         })
     }
 }
