@@ -129,8 +129,8 @@ impl Question {
     pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let said = self.read(reply.value.as_deref());
         let Some(stamp) = &self.stamp else { return Some(said) };
-        if said == JobResult::Repeat {
-            // Whatever the clocks are: the client must learn that the data may have run.
+        if stamp.unix_ms.is_some() && said == JobResult::Repeat {
+            // A request with a certificate: whatever the clocks are, its client must learn that the data may have run.
             return Some(said);
         }
         if stamp.unix_ms.is_some() && !stamp.is_of_clock(reply.store_ms?) {

@@ -92,6 +92,9 @@ impl SharedStore {
                 if new {
                     *until = now + Duration::from_millis(keep_ms);
                 }
+                if unix_ms.is_some() && !new {
+                    return JobResult::Repeat;
+                }
                 let apart = RemoteGuard::CLOCKS_APART.as_millis() as u64;
                 if unix_ms.is_some_and(|asked| asked.abs_diff(clock) > apart) {
                     return JobResult::Refuse(Reason::ClockSkew);

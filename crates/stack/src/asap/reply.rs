@@ -1,6 +1,7 @@
 //! What a SYN offers of ASAP, and what the SYN-ACK replies.
 
 use crate::env::Env;
+use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::server::Server;
 use crate::server::admission::Handshake;
@@ -46,16 +47,25 @@ impl Server {
 
     /// Invalidates the first flight of a SYN that gets a SYN cookie. Returns what the cookie says about its credential block,
     /// if it has one.
-    pub(crate) fn refuse_under_pressure(&mut self, env: &mut Env, syn: &Syn<'_>) -> Option<Refused> {
-        let block = syn.offered().has_block();
-        let seen = block && (self.remembers(syn) || self.remembers_beside(syn));
-        let told = self.invalidate(env, syn, false) && (!block || self.invalidate_beside(env, syn));
+    ///
+    /// # Errors
+    /// The SYN has no block, and the store cannot be told of its first flight.
+    pub(crate) fn refuse_under_pressure(
+        &mut self,
+        env: &mut Env,
+        syn: &Syn<'_>,
+    ) -> Result<Option<Refused>, PacketDrop> {
+        if !syn.offered().has_block() {
+            return if self.invalidate(env, syn, false) { Ok(None) } else { Err(PacketDrop::Unreported) };
+        }
+        let seen = self.remembers(syn) || self.remembers_beside(syn);
+        let told = self.invalidate(env, syn, false);
         let refused = Refused::new(Status::Overloaded, [0; 2]);
-        block.then(|| match (seen, told) {
-            (true, _) => refused.seen(),
-            (false, true) => refused,
-            (false, false) => refused.unreported(),
-        })
+        Ok(Some(match self.invalidate_beside(env, syn) && told {
+            _ if seen => refused.seen(),
+            true => refused,
+            false => refused.unreported(),
+        }))
     }
 
     /// Puts the reply of a SYN-ACK to ASAP's option, if there is one, into `options`, which are empty. Every SYN-ACK of the

@@ -267,8 +267,8 @@ impl Client {
             return self.distrust(flows, index, answer, segment, now);
         }
         let carried = slot.key.is_carried();
-        if once && offered.is_some_and(|answer| answer.may_have_run(carried)) {
-            return self.refuse_second_time(flows, index, now);
+        if once && let Some(answer) = offered.filter(|answer| answer.may_have_run(carried)) {
+            return self.may_have_run(flows, index, answer, now);
         }
         (pending.awaited, pending.answered_at) = (false, now);
         let second_attempt = pending.fallback.second_attempt.take();
@@ -365,6 +365,22 @@ impl Client {
         let disposition = slot.conn.refuse(&mut flows.env.pool);
         self.no_answer(flows, index, now);
         disposition
+    }
+
+    /// An answer to a block from which the client cannot tell that its data did not run.
+    fn may_have_run(
+        &mut self,
+        flows: &mut Flows,
+        index: u32,
+        answer: option::SynAckMeaning,
+        now: Instant,
+    ) -> Disposition {
+        let slot = flows.table.slots.get(index);
+        let sent = slot.and_then(|slot| Some((slot.key, slot.pending.as_ref()?.asap_option.clone()?)));
+        if let Some(((key, sent), capable)) = sent.zip(answer.capable) {
+            self.note_asap(flows.env.config.network_of(&key), key.remote_ip(), &sent, capable, now);
+        }
+        self.refuse_second_time(flows, index, now)
     }
 
     /// Records whether a server understands what was offered.

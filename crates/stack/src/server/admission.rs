@@ -79,8 +79,10 @@ impl Server {
         let Some(listener) = self.listeners.at(index) else { return dropped(PacketDrop::NoConnection) };
         let room = ListenerRoom::of(listener, flows, now);
         if room.pressed {
-            let refused = self.refuse_under_pressure(&mut flows.env, syn);
-            return Decision::Refuse(NotAdmitted::Cookie(refused));
+            return match self.refuse_under_pressure(&mut flows.env, syn) {
+                Ok(refused) => Decision::Refuse(NotAdmitted::Cookie(refused)),
+                Err(reason) => dropped(reason),
+            };
         }
         if let Some(reason) = room.full {
             self.invalidate(&mut flows.env, syn, false);
@@ -172,10 +174,10 @@ impl Server {
         if let Some(listener) = self.listeners.at_mut(syn.listener) {
             listener.cookies.press(syn.now);
         }
-        // A pending verdict would cause a second answer to the same SYN. A SYN without block cannot be told what became of the
-        // one that waits.
+        // A pending verdict would cause a second answer to the same SYN. Only the cookie for a copy of what waits says what became
+        // of that.
         if let Some((job, _)) = self.deferred.find(&syn.key)
-            && (refused.is_none() && self.remembers_deferred(flows, job, syn.now)
+            && (!self.deferred.is_copy(job, syn.segment) && self.remembers_deferred(flows, job, syn.now)
                 || !self.overtaken(flows, job, syn.now))
         {
             return flows.env.journal.drop_packet(PacketDrop::Unreported);
