@@ -148,4 +148,4 @@ def test_the_benchmark_measures_both_ways():
     """Every transfer has to be complete, or the command fails."""
     report = json.loads(run(wire.command(), "bench", "bulk", "--quick", "--rounds", 5, "--json", timeout=120).stdout)
     assert [row["way"] for row in report["rows"]] == ["to curl", "from curl"]
-    assert all(row["bytes_per_s"] > 0 and row["kernel_bytes_per_s"] > 0 for row in report["rows"])
+    assert all(row["mb_per_s"] > 0 and row["kernel_mb_per_s"] > 0 for row in report["rows"])
