@@ -16,7 +16,6 @@ use crate::replay::guard::millis;
 use crate::replay::{Guarded, ReplayGuard, ReplayId, Unreported, Window};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -279,10 +278,12 @@ impl AsapPolicy {
     /// The id in the replay guard. It is the same for every copy of a request to one identity, whatever the
     /// ports and sequence numbers.
     fn replay_id(&self, block: &Block, identity: &Identity, first: &FirstFlight<'_>) -> ReplayId {
-        let mut key = Vec::with_capacity(72);
-        key.extend_from_slice(&block.certificate.client_key);
-        key.extend_from_slice(&block.request.request_id);
-        key.extend_from_slice(identity.digest());
+        let mut key = [0; 72];
+        let (client, rest) = key.split_at_mut(32);
+        let (request, digest) = rest.split_at_mut(8);
+        client.copy_from_slice(&block.certificate.client_key);
+        request.copy_from_slice(&block.request.request_id);
+        digest.copy_from_slice(identity.digest());
         self.guard.id_of(first.flow.client, &key)
     }
 

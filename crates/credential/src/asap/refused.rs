@@ -37,6 +37,16 @@ impl Refused {
         if self.is_forged() { self } else { Self::new(Status::Replayed, self.tag) }
     }
 
+    /// What is said of this refusal if the guard had `seen` the request before, or the store could not be `told` of it.
+    #[must_use]
+    pub const fn knowing(self, seen: bool, told: bool) -> Self {
+        match (seen, told) {
+            (true, _) => self.seen(),
+            (false, true) => self,
+            (false, false) => self.unreported(),
+        }
+    }
+
     /// Whether the store of the farm was not told: [`Refused::unreported`].
     #[must_use]
     pub const fn is_unreported(&self) -> bool {

@@ -163,14 +163,10 @@ impl Server {
         let (listener, key) = (deferred.listener, deferred.key);
         // A front's client also sends the same request directly.
         if deferred.is_relayed() {
-            refused
-        } else if self.remembers_segment(flows, listener, key, &deferred.segment, now) {
-            refused.seen()
-        } else if self.invalidate_segment(flows, listener, key, &deferred.segment, checked, now) {
-            refused
-        } else {
-            refused.unreported()
+            return refused;
         }
+        let seen = self.remembers_segment(flows, listener, key, &deferred.segment, now);
+        refused.knowing(seen, self.invalidate_segment(flows, listener, key, &deferred.segment, checked, now))
     }
 
     /// Whether the listener's guard remembers the request of a SYN whose signatures are being verified.

@@ -60,12 +60,8 @@ impl Server {
         }
         let seen = self.remembers(syn) || self.remembers_beside(syn);
         let told = self.invalidate(env, syn, false);
-        let refused = Refused::new(Status::Overloaded, [0; 2]);
-        Ok(Some(match self.invalidate_beside(env, syn) && told {
-            _ if seen => refused.seen(),
-            true => refused,
-            false => refused.unreported(),
-        }))
+        let told = self.invalidate_beside(env, syn) && told;
+        Ok(Some(Refused::new(Status::Overloaded, [0; 2]).knowing(seen, told)))
     }
 
     /// Puts the reply of a SYN-ACK to ASAP's option, if there is one, into `options`, which are empty. Every SYN-ACK of the

@@ -133,11 +133,7 @@ impl Server {
                 self.limited(&mut flows.env, index, reason);
                 let refused = refused.map(|refused| {
                     let seen = self.remembers_beside(syn);
-                    match self.invalidate_beside(&mut flows.env, syn) && told {
-                        _ if seen => refused.seen(),
-                        true => refused,
-                        false => refused.unreported(),
-                    }
+                    refused.knowing(seen, self.invalidate_beside(&mut flows.env, syn) && told)
                 });
                 if refused.is_some_and(|refused| refused.is_unreported()) {
                     flows.env.journal.counters.blocks_unreported += 1;
