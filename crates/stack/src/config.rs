@@ -15,8 +15,7 @@ use firstflight_credential::asap::{AsapPolicy, BudgetConfig, ClientCertificate, 
 use firstflight_credential::{
     FastOpenPolicy, NetworkId, PendingLimit, Policies, PolicyError, Quarantine, Reason,
 };
-use firstflight_wire::Instant;
-use firstflight_wire::setters;
+use firstflight_wire::{Clock, Instant, setters};
 use zeroize::Zeroize;
 
 /// 64: the hop limit that is recommended (RFC 1700), and Linux's.
@@ -407,6 +406,12 @@ impl ListenConfig {
     #[inline]
     pub(crate) fn policies(&self) -> Policies<'_> {
         Policies { fast_open: self.fast_open.as_ref(), asap: self.asap.as_ref() }
+    }
+
+    /// Refuses first flights that may have been taken elsewhere until now.
+    pub(crate) fn refuse_earlier_flights(&self, clock: &Clock) {
+        self.fast_open.iter().for_each(|policy| policy.close(clock));
+        self.asap.iter().for_each(|policy| policy.close(clock));
     }
 
     /// Whether cookies may have this policy beside the certificates.

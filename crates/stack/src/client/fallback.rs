@@ -25,7 +25,7 @@ use crate::config::ConnectConfig;
 use crate::event::Trace;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
-use crate::flows::slot::{Beginning, Eager, OpeningSide, Owner, SentAsapOption};
+use crate::flows::slot::{Beginning, Eager, OpeningSide, Owner};
 use crate::flows::table::Table;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -333,16 +333,16 @@ impl Client {
         core::mem::swap(&mut to.key, &mut from.key);
         core::mem::swap(&mut to.hash, &mut from.hash);
         let hashes = (to.hash, from.hash);
-        let reason = match &pending.asap_option {
-            Some(SentAsapOption { distrusted: Some(reason), .. }) => *reason,
+        let reason = match pending.distrusts() {
+            Some(reason) => reason,
             // The block was refused, so the server took nothing. The data that was sent in its place did not
             // arrive.
-            Some(sent) if was_open && sent.tag.is_ok() && !to.outcome.is_accepted() => {
+            None if was_open && pending.shows_block() && !to.outcome.is_accepted() => {
                 Reason::OverlapBlackhole
             }
             // It is unknown what the server took on the connection that is given up.
-            _ if was_open => Reason::Unknown,
-            _ => Reason::SynTimedOut,
+            None if was_open => Reason::Unknown,
+            None => Reason::SynTimedOut,
         };
         to.outcome = Outcome::Handshake(reason);
         let outcome = to.outcome;

@@ -205,7 +205,7 @@ impl Client {
             // A cookie may be known, but is not sent because the server refused the last ones.
             (known.permission == Permission::Request).then_some(Reason::FailureMemory)
         };
-        if cookie.is_some() || pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        if cookie.is_some() || pending.shows_block() {
             plan.follow = option::follow(config, key, mss);
         }
         // Fill in place to avoid a copy.
@@ -287,7 +287,7 @@ impl Client {
             None => (plain, judge(&report, cookie.is_some() || bare, fresh.is_some(), plain_why)),
         };
         slot.outcome = outcome;
-        slot.shown = match pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+        slot.shown = match pending.shows_block() {
             true if outcome == Outcome::Accepted && is_proved(segment) => ShownCertificate::ByFront,
             true => ShownCertificate::Certificate,
             false => ShownCertificate::Nothing,

@@ -57,7 +57,7 @@ impl Client {
         let Some(pending) = &mut slot.pending else { return (false, None) };
         let second_attempt = pending.fallback.second_attempt.take().map(Other::SecondAttempt);
         if pending.awaited {
-            if pending.cookie.is_some() || pending.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok()) {
+            if pending.shows_credential() {
                 slot.outcome = Outcome::Handshake(Reason::Unknown);
             }
             self.unanswered(slot, now);

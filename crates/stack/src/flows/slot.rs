@@ -156,6 +156,23 @@ pub(crate) struct PendingConnect {
     pub fallback: Fallback,
 }
 
+impl PendingConnect {
+    /// Whether the SYN carried an ASAP block, not only a probe.
+    pub(crate) fn shows_block(&self) -> bool {
+        self.asap_option.as_ref().is_some_and(|sent| sent.tag.is_ok())
+    }
+
+    /// Whether the SYN carried a credential.
+    pub(crate) fn shows_credential(&self) -> bool {
+        self.cookie.is_some() || self.shows_block()
+    }
+
+    /// Why the server's answer made no sense, if it did not.
+    pub(crate) fn distrusts(&self) -> Option<Reason> {
+        self.asap_option.as_ref()?.distrusted
+    }
+}
+
 /// How far a second attempt is that starts although the first one may only be slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Eager {

@@ -61,8 +61,7 @@ impl Stack {
     pub fn refuse_earlier_flights(&mut self, now: Instant) {
         let clock = self.flows.env.clock_at(now);
         for listener in self.server.listeners.iter() {
-            listener.config.fast_open.iter().for_each(|policy| policy.close(&clock));
-            listener.config.asap.iter().for_each(|policy| policy.close(&clock));
+            listener.config.refuse_earlier_flights(&clock);
         }
     }
 
