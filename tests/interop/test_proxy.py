@@ -511,3 +511,12 @@ def test_a_silent_resolver_takes_few_threads_and_no_name_of_the_hosts_file(testb
         got.append(run("curl", "-m", 20, *shown, "http://inhosts.example/small", ns=client, check=False).stdout.strip())
     assert set(got) == {"200"}, got
     assert most < 100, f"{most} threads"
+
+
+def test_the_proxy_may_open_as_many_files_as_the_system_allows(testbed, ns):
+    command = ["prlimit", "--nofile=256:5000", firstflight.BINARY, "proxy", "--json", "--listen", "127.0.0.1:0"]
+    proxy = testbed.start(Process(command, ns=ns))
+    proxy.wait_records(1, "the first line", lambda r: r["event"] == "listening")
+    with open(f"/proc/{proxy.pid}/limits") as limits:
+        (files,) = [line.split() for line in limits if line.startswith("Max open files")]
+    assert files[3:5] == ["5000", "5000"]

@@ -15,7 +15,7 @@ use clap::{Subcommand, ValueEnum};
 use firstflight::credential::asap::PublicKey;
 use firstflight::record::Names;
 use firstflight::{Client, InsideLookups};
-use firstflight_daemon::{SignalRequest, Signals, manager};
+use firstflight_daemon::{SignalRequest, Signals, manager, open_files};
 use firstflight_proxy::{EarlyData, Proxy, ProxyBuilder, ProxyRules};
 use firstflight_verifier::Group;
 use ipnet::IpNet;
@@ -239,6 +239,8 @@ pub async fn run(args: Args) -> Result<ExitCode, Error> {
         Some(path) => file::read(path)?,
         None => args.settings,
     };
+    // Each connection of a client needs a descriptor, and one more for the server.
+    open_files::raise_to_most();
     let client = settings.client()?;
     let mut signals = Signals::new().map_err(Error::Runtime)?;
     let proxy = settings.builder(client.clone())?.bind().await.map_err(ProxyError::from)?;
