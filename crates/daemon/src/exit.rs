@@ -1,6 +1,6 @@
 //! Exit codes.
 
-use firstflight_files::{FormatError, KeyFileError, ReadError};
+use firstflight_files::{KeyFileError, ReadError};
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
@@ -62,15 +62,6 @@ impl ExitKind {
         match error {
             KeyFileError::Read(error) => Self::of_reading(error),
             KeyFileError::Content(_) => Self::Mistake,
-        }
-    }
-
-    /// Of a file in JSON.
-    #[must_use]
-    pub fn of_format(error: &FormatError) -> Self {
-        match error {
-            FormatError::Read(error) => Self::of_reading(error),
-            _ => Self::Mistake,
         }
     }
 }

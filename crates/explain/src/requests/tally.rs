@@ -148,18 +148,6 @@ impl Tally {
         }
     }
 
-    /// The times of the first requests of connections, with their handshake.
-    #[must_use]
-    pub const fn cold_times(&self) -> &Histogram {
-        &self.cold
-    }
-
-    /// The times of the first requests of connections, without TCP's handshake.
-    #[must_use]
-    pub const fn cold_times_without_handshake(&self) -> &Histogram {
-        &self.without
-    }
-
     /// The times of all requests.
     #[must_use]
     pub const fn times(&self) -> &Histogram {
