@@ -52,8 +52,8 @@ impl Scene {
         let made = Exchange::new(&setting, Box::new(service));
         let mut world = made.map_err(|error| ModelFailed("the path", error.to_string()))?;
         if kind == Kind::Ttcp {
-            world.leave = Some(tao::client());
-            world.gate = Some(Tao::gate());
+            world.pair.between.leave = Some(tao::client());
+            world.pair.between.gate = Some(Tao::gate());
         }
         Ok(Self { world, executed, kind, base })
     }
@@ -70,7 +70,7 @@ impl Scene {
     /// Round trips of a visit, from this address.
     fn visit(&mut self, from: Option<std::net::IpAddr>) -> Result<f64, ModelFailed> {
         let config = self.config().local(from.map(|ip| SocketAddr::new(ip, 0)));
-        let began = self.world.now;
+        let began = self.world.pair.now;
         let seen = self.world.visit(&REQUEST, &config, Client::new(RESPONSE), PATIENCE);
         let first =
             seen.first_byte.ok_or_else(|| ModelFailed("a visit", format!("{:?}: no byte", self.kind)))?;
@@ -84,7 +84,7 @@ impl Scene {
         let id = self.world.open(&REQUEST, &self.config()).ok_or_else(none)?;
         self.world.resume(id, Client::new(RESPONSE), PATIENCE);
         self.world.run(self.base.rtt);
-        let began = self.world.now;
+        let began = self.world.pair.now;
         let seen = self.world.resume(id, Client::asking(REQUEST.to_vec(), RESPONSE), PATIENCE);
         Ok(self.base.trips(seen.first_byte.ok_or_else(none)? - began))
     }
@@ -113,9 +113,9 @@ pub fn numbers(kind: Kind, base: Base) -> Result<Numbers, ModelFailed> {
 
 /// Executions of copies of a visit's SYN: soon after the connection has ended, and after TIME-WAIT.
 fn replayed(scene: &mut Scene) -> Result<u32, ModelFailed> {
-    scene.world.overheard = Some(Vec::new());
+    scene.world.pair.between.overheard = Some(Vec::new());
     scene.visit(None)?;
-    let packets = scene.world.overheard.take().unwrap_or_default();
+    let packets = scene.world.pair.between.overheard.take().unwrap_or_default();
     let syn = packets.into_iter().find(|packet| is_syn(packet));
     let syn = syn.ok_or_else(|| ModelFailed("a replay", "no SYN was overheard".into()))?;
     let before = scene.executed.get();
@@ -183,7 +183,7 @@ fn forged_block(victim: SocketAddr, isn: u32, stolen: bool, random: &mut ChaCha2
 /// The victim has visited the server, as a client of the same kind at its address would.
 fn prepare(scene: &mut Scene) {
     if scene.kind == Kind::Ttcp {
-        scene.world.gate = Some(Tao::knowing(VICTIM).into_gate());
+        scene.world.pair.between.gate = Some(Tao::knowing(VICTIM).into_gate());
     }
 }
 
@@ -194,7 +194,7 @@ fn reflected(kind: Kind, base: Base, stolen: bool) -> Result<f64, ModelFailed> {
     let syn = forged(kind, 4000, stolen, &mut ChaCha20Rng::seed_from_u64(base.seed));
     scene.world.inject(&syn);
     scene.world.run(WATCHED);
-    Ok(scene.world.reflected as f64 / syn.len() as f64)
+    Ok(scene.world.pair.between.reflected as f64 / syn.len() as f64)
 }
 
 /// Bytes that the server keeps for each of many first flights without a credential.

@@ -255,7 +255,7 @@ impl Scene {
         let (client, hello) = self.begin()?;
         let config = ConnectConfig::default().fast_open(self.fast_open).replay_safe(true);
         let config = config.local(from.map(|ip| SocketAddr::new(ip, 0)));
-        let began = self.world.now;
+        let began = self.world.pair.now;
         let seen = self.world.visit(&hello, &config, client, PATIENCE);
         self.world.run(Duration::from_secs(2));
         let first = seen.first_byte.ok_or_else(|| ModelFailed("a visit by TLS", "no byte".into()))?;
@@ -268,9 +268,9 @@ pub fn numbers(fast_open: bool, base: Base) -> Result<Numbers, ModelFailed> {
     let files = Files::new()?;
     let mut scene = Scene::new(&files, fast_open, base)?;
     let (first, later) = (scene.visit(None)?, scene.visit(None)?);
-    scene.world.overheard = Some(Vec::new());
+    scene.world.pair.between.overheard = Some(Vec::new());
     scene.visit(None)?;
-    let packets = scene.world.overheard.take().unwrap_or_default();
+    let packets = scene.world.pair.between.overheard.take().unwrap_or_default();
     let before = scene.executed.get();
     for wait in [1, 100] {
         scene.world.run(Duration::from_secs(wait));
@@ -309,5 +309,5 @@ fn reflected(files: &Files, fast_open: bool, stolen: bool, base: Base) -> Result
     let syn = spoof(SocketAddr::new(VICTIM, 4000), SERVER, base.seed as u32, &mut options, data);
     scene.world.inject(&syn);
     scene.world.run(WATCHED);
-    Ok(scene.world.reflected as f64 / syn.len() as f64)
+    Ok(scene.world.pair.between.reflected as f64 / syn.len() as f64)
 }

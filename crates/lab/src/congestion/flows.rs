@@ -1,5 +1,6 @@
 //! Bulk flows from one stack to another over an emulated bottleneck.
 
+use crate::pair::Pair;
 use firstflight_link::path::{Duplex, PathConfig, PathError};
 use firstflight_stack::{
     Config, ConnId, ConnectConfig, ConnectError, ListenConfig, ListenError, ListenerId, Stack,
@@ -14,8 +15,6 @@ const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const RECEIVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 /// How often the applications run and the queue is measured.
 const SLICE: Duration = Duration::from_millis(5);
-/// A packet of the largest size.
-const PACKET: usize = 1500;
 
 /// Errors before the measurement.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +58,10 @@ struct Flow {
 
 /// Flows over one bottleneck.
 pub struct Flows {
-    sender: Stack,
-    receiver: Stack,
+    /// The client sends, the server receives.
+    pair: Pair,
     listener: ListenerId,
-    wire: Duplex,
-    now: Instant,
     flows: Vec<Flow>,
-    packet: Vec<u8>,
 }
 
 impl Flows {
@@ -82,37 +78,40 @@ impl Flows {
         let (sender, mut receiver) = (stack(SENDER, 1), stack(RECEIVER.ip(), 2));
         let listener = receiver.listen(ListenConfig::new(RECEIVER)).map_err(MeasureFailed::Listen)?;
         let wire = Duplex::new(path, back, seed).map_err(MeasureFailed::Path)?;
-        let packet = vec![0; PACKET];
-        Ok(Self { sender, receiver, listener, wire, now: Instant::ZERO, flows: Vec::new(), packet })
+        let pair = Pair::new(Instant::ZERO, (sender, receiver), (wire.a_to_b, wire.b_to_a), ());
+        Ok(Self { pair, listener, flows: Vec::new() })
     }
 
     /// Starts one more flow.
     pub fn start(&mut self, algorithm: Algorithm) -> Result<(), MeasureFailed> {
-        let mut tcp = self.sender.config().tcp.clone();
+        let mut tcp = self.pair.client.config().tcp.clone();
         tcp.set_congestion(algorithm);
         let config = ConnectConfig::default().tcp(Some(Arc::new(tcp)));
-        let (sender, _) =
-            self.sender.connect(RECEIVER, b"", &config, self.now).map_err(MeasureFailed::Connect)?;
+        let (sender, _) = self
+            .pair
+            .client
+            .connect(RECEIVER, b"", &config, self.pair.now)
+            .map_err(MeasureFailed::Connect)?;
         self.flows.push(Flow { sender, receiver: None, read: 0 });
         Ok(())
     }
 
     /// Runs for `time`. Returns the measurements.
     pub fn run(&mut self, time: Duration) -> SpanMeasurements {
-        let (begun, end) = (self.now, self.now + time);
+        let (begun, end) = (self.pair.now, self.pair.now + time);
         let read: Vec<u64> = self.flows.iter().map(|flow| flow.read).collect();
-        let (again, packets) = (self.again(), self.wire.a_to_b.counters().sent);
+        let (again, packets) = (self.again(), self.pair.up.counters().sent);
         let (mut queue, mut looks) = (Duration::ZERO, 0);
-        while self.now < end {
+        while self.pair.now < end {
             self.write();
-            self.pass(self.now + SLICE);
+            self.pass(self.pair.now + SLICE);
             self.read();
-            queue += self.wire.a_to_b.queueing_delay(self.now);
+            queue += self.pair.up.queueing_delay(self.pair.now);
             looks += 1;
         }
-        let seconds = (self.now - begun).as_secs_f64();
+        let seconds = (self.pair.now - begun).as_secs_f64();
         let moved = self.flows.iter().zip(read).map(|(flow, before)| flow.read - before);
-        let packets = (self.wire.a_to_b.counters().sent - packets).max(1);
+        let packets = (self.pair.up.counters().sent - packets).max(1);
         SpanMeasurements {
             rates: moved.map(|bytes| bytes as f64 * 8.0 / seconds / 1e6).collect(),
             queue: queue / looks.max(1),
@@ -122,20 +121,20 @@ impl Flows {
 
     /// Number of segments retransmitted so far.
     fn again(&self) -> u64 {
-        let info = self.flows.iter().filter_map(|flow| self.sender.info(flow.sender));
+        let info = self.flows.iter().filter_map(|flow| self.pair.client.info(flow.sender));
         info.map(|info| u64::from(info.totals.retransmits)).sum()
     }
 
     fn write(&mut self) {
         for flow in &self.flows {
-            while self.sender.write(flow.sender, &[7; 16_384], self.now).is_ok() {}
+            while self.pair.client.write(flow.sender, &[7; 16_384], self.pair.now).is_ok() {}
         }
     }
 
     fn read(&mut self) {
-        while let Some(id) = self.receiver.accept(self.listener) {
-            let from = self.receiver.info(id).map(|info| info.remote);
-            let sends = |flow: &&mut Flow| self.sender.info(flow.sender).map(|info| info.local) == from;
+        while let Some(id) = self.pair.server.accept(self.listener) {
+            let from = self.pair.server.info(id).map(|info| info.remote);
+            let sends = |flow: &&mut Flow| self.pair.client.info(flow.sender).map(|info| info.local) == from;
             if let Some(flow) = self.flows.iter_mut().find(sends) {
                 flow.receiver = Some(id);
             }
@@ -143,7 +142,7 @@ impl Flows {
         let mut buf = [0; 65_536];
         for flow in &mut self.flows {
             let Some(id) = flow.receiver else { continue };
-            while let Ok(n @ 1..) = self.receiver.read(id, &mut buf, self.now) {
+            while let Ok(n @ 1..) = self.pair.server.read(id, &mut buf, self.pair.now) {
                 flow.read += n as u64;
             }
         }
@@ -151,31 +150,12 @@ impl Flows {
 
     /// Delivers packets until `end`.
     fn pass(&mut self, end: Instant) {
-        loop {
-            while let Some(len) = self.sender.poll_transmit(self.now, &mut self.packet) {
-                self.wire.a_to_b.send(self.now, self.packet.get(..len).unwrap_or_default());
-            }
-            while let Some(len) = self.receiver.poll_transmit(self.now, &mut self.packet) {
-                self.wire.b_to_a.send(self.now, self.packet.get(..len).unwrap_or_default());
-            }
-            let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout(), self.wire.next_arrival()];
-            let next = timers.into_iter().flatten().min().filter(|next| *next <= end);
-            self.now = next.unwrap_or(end).max(self.now);
-            while let Some(packet) = self.wire.a_to_b.poll_deliver(self.now) {
-                self.receiver.handle_packet(self.now, &packet);
-                self.wire.a_to_b.recycle(packet);
-            }
-            while let Some(packet) = self.wire.b_to_a.poll_deliver(self.now) {
-                self.sender.handle_packet(self.now, &packet);
-                self.wire.b_to_a.recycle(packet);
-            }
-            self.sender.handle_timeout(self.now);
-            self.receiver.handle_timeout(self.now);
-            while self.sender.poll_event().is_some() {}
-            while self.receiver.poll_event().is_some() {}
-            if next.is_none() {
-                return;
-            }
+        self.pair.flush();
+        while self.pair.advance_until(end) {
+            while self.pair.client.poll_event().is_some() {}
+            while self.pair.server.poll_event().is_some() {}
+            self.pair.flush();
         }
+        self.pair.advance(end);
     }
 }

@@ -7,6 +7,7 @@ mod tests;
 
 use crate::attack::world::clock_at;
 use crate::certified;
+use crate::pair::{Between, End, Pair};
 use firstflight_credential::asap::{BudgetConfig, PrivateKey};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
@@ -41,9 +42,8 @@ pub const BEGIN: Instant = Instant::from_secs(1000);
 const PENDING: u32 = 1024;
 /// Entries of the server's memory of requests.
 const REPLAYS: usize = 1 << 10;
-/// First bytes of a message that is no IP packet: the cookie exchange of a transport like UDT.
-const GREETING: u8 = 0xff;
-/// Length of such a message with its headers: IP, UDP, UDT's header and handshake (draft-gg-udt-03, 4.3).
+/// Length of a message of a transport like UDT's cookie exchange, with its headers: IP, UDP, UDT's header and handshake
+/// (draft-gg-udt-03, 4.3).
 const GREETING_LEN: usize = 20 + 8 + 16 + 48;
 /// How long UDT waits before it repeats one (`CUDT::connect` of UDT 4).
 const GREETING_EVERY: Duration = Duration::from_millis(250);
@@ -63,14 +63,10 @@ pub struct Setting {
     pub seed: u64,
 }
 
-/// The world.
-pub struct Exchange {
-    pub now: Instant,
-    pub client: Stack,
-    pub server: Stack,
-    pub wire: Duplex,
-    /// The server's applications.
-    pub serving: BTreeMap<ConnId, Box<dyn Session>>,
+/// What changes and sees the packets.
+#[derive(Default)]
+pub struct Middle {
+    /// In front of the server.
     pub gate: Option<Gate>,
     /// Changes the client's packets as they leave.
     pub leave: Option<Gate>,
@@ -78,12 +74,40 @@ pub struct Exchange {
     pub reflected: u64,
     /// The client's packets, if they are kept.
     pub overheard: Option<Vec<Vec<u8>>>,
+}
+
+impl Between for Middle {
+    fn leaves(&mut self, from: End, packet: &mut Vec<u8>) -> bool {
+        match from {
+            End::Client => {
+                let passes = self.leave.as_mut().is_none_or(|leave| leave(packet));
+                if let (true, Some(overheard)) = (passes, &mut self.overheard) {
+                    overheard.push(packet.clone());
+                }
+                passes
+            }
+            End::Server => {
+                let reflected = Packet::parse(packet).is_ok_and(|ip| ip.dst == VICTIM);
+                self.reflected += if reflected { packet.len() as u64 } else { 0 };
+                !reflected
+            }
+        }
+    }
+
+    fn arrives(&mut self, at: End, packet: &mut Vec<u8>) -> bool {
+        at == End::Client || self.gate.as_mut().is_none_or(|gate| gate(packet))
+    }
+}
+
+/// The world.
+pub struct Exchange {
+    pub pair: Pair<Middle>,
+    /// The server's applications.
+    pub serving: BTreeMap<ConnId, Box<dyn Session>>,
     listener: ListenerId,
     service: Service,
     certificate: Arc<firstflight_credential::asap::ClientCertificate>,
     random: ChaCha20Rng,
-    greeted: bool,
-    out: Vec<u8>,
 }
 
 /// The server's cookie keys.
@@ -122,28 +146,21 @@ impl Exchange {
         let key = PrivateKey::from_seed(&[2; 32]);
         let certificate = certified::certificate(key, CLIENT, at, (certified::LASTS, 1))
             .unwrap_or_else(|| unreachable!("a certificate of constants"));
+        let client = stack(&[CLIENT, MOVED], CLIENT_UDP, 1, setting);
+        let wire = Duplex::symmetric(setting.path.clone(), setting.seed)?;
         Ok(Self {
-            now: BEGIN,
-            client: stack(&[CLIENT, MOVED], CLIENT_UDP, 1, setting),
-            server,
-            wire: Duplex::new(setting.path.clone(), setting.path.clone(), setting.seed)?,
+            pair: Pair::new(BEGIN, (client, server), (wire.a_to_b, wire.b_to_a), Middle::default()),
             serving: BTreeMap::new(),
-            gate: None,
-            leave: None,
-            reflected: 0,
-            overheard: None,
             listener,
             service,
             certificate: Arc::new(certificate),
             random: ChaCha20Rng::seed_from_u64(setting.seed),
-            greeted: false,
-            out: vec![0; 2048],
         })
     }
 
     /// Settings of a connect with the client's certificate.
     pub fn certified(&self) -> ConnectConfig {
-        certified::connect(&self.certificate, self.now)
+        certified::connect(&self.certificate, self.pair.now)
     }
 
     /// Connects with `data` as the beginning of the stream, runs `session` on the connection until it is over, and
@@ -152,31 +169,24 @@ impl Exchange {
         &mut self,
         data: &[u8],
         config: &ConnectConfig,
-        mut session: S,
+        session: S,
         patience: Duration,
     ) -> S {
-        let end = self.now + patience;
-        let remote = SocketAddr::new(SERVER, PORT);
-        let Ok((id, _)) = self.client.connect(remote, data, config, self.now) else { return session };
-        loop {
-            self.serve();
-            let over = session.run(&mut self.client, id, self.now) || self.client.info(id).is_none();
-            self.flush();
-            if over || !self.step(end) {
-                self.client.release(id, self.now);
-                return session;
-            }
-        }
+        let Some(id) = self.open(data, config) else { return session };
+        let session = self.resume(id, session, patience);
+        self.pair.client.release(id, self.pair.now);
+        session
     }
 
     /// One request on an open connection of [`Exchange::open`].
     pub fn resume<S: Session>(&mut self, id: ConnId, mut session: S, patience: Duration) -> S {
-        let end = self.now + patience;
+        let end = self.pair.now + patience;
         loop {
             self.serve();
-            let over = session.run(&mut self.client, id, self.now);
-            self.flush();
-            if over || !self.step(end) {
+            let over = session.run(&mut self.pair.client, id, self.pair.now);
+            let over = over || self.pair.client.info(id).is_none();
+            self.pair.flush();
+            if over || !self.pair.advance_until(end) {
                 return session;
             }
         }
@@ -185,113 +195,68 @@ impl Exchange {
     /// Connects, with `data` as the beginning of the stream.
     pub fn open(&mut self, data: &[u8], config: &ConnectConfig) -> Option<ConnId> {
         let remote = SocketAddr::new(SERVER, PORT);
-        self.client.connect(remote, data, config, self.now).ok().map(|(id, _)| id)
+        self.pair.client.connect(remote, data, config, self.pair.now).ok().map(|(id, _)| id)
     }
 
     /// Runs for `time`.
     pub fn run(&mut self, time: Duration) {
-        let end = self.now + time;
-        loop {
-            self.serve();
-            self.flush();
-            if !self.step(end) {
-                self.now = end;
-                return;
-            }
-        }
+        let end = self.pair.now + time;
+        while self.step(end) {}
+        self.pair.now = end;
     }
 
     /// An exchange of messages before the connection, as of UDT's cookie: one round trip, repeated every 250 ms.
     /// False if no answer came.
     pub fn greet(&mut self, patience: Duration) -> bool {
-        let end = self.now + patience;
-        self.greeted = false;
-        while self.now < end {
-            self.wire.a_to_b.send(self.now, &[GREETING; GREETING_LEN]);
-            let again = (self.now + GREETING_EVERY).min(end);
-            while self.step(again) {
-                self.serve();
-                self.flush();
-                if self.greeted {
-                    return true;
+        let end = self.pair.now + patience;
+        while self.pair.now < end {
+            self.pair.tell(End::Client, &[], GREETING_LEN);
+            let again = (self.pair.now + GREETING_EVERY).min(end);
+            while self.pair.advance_until(again) {
+                while let Some((at, _)) = self.pair.told() {
+                    match at {
+                        End::Server => self.pair.tell(End::Server, &[], GREETING_LEN),
+                        End::Client => return true,
+                    }
                 }
+                self.serve();
+                self.pair.flush();
             }
-            self.now = again;
+            self.pair.now = again;
         }
         false
     }
 
     /// Sends a packet to the server, as if from any address.
     pub fn inject(&mut self, packet: &[u8]) {
-        self.wire.a_to_b.send(self.now, packet);
+        self.pair.up.send(self.pair.now, packet);
     }
 
-    /// Goes to the next event before `end`, and delivers what arrives. False if there is none.
+    /// Lets both ends act, then goes to the next event before `end`. False if there is none.
     fn step(&mut self, end: Instant) -> bool {
-        let timers = [self.client.poll_timeout(), self.server.poll_timeout(), self.wire.next_arrival()];
-        let Some(next) = timers.into_iter().flatten().min().filter(|next| *next <= end) else { return false };
-        self.now = next.max(self.now);
-        while let Some(mut packet) = self.wire.a_to_b.poll_deliver(self.now) {
-            if packet.first() == Some(&GREETING) {
-                self.wire.b_to_a.send(self.now, &packet);
-            } else if self.gate.as_mut().is_none_or(|gate| gate(&mut packet)) {
-                self.server.handle_packet(self.now, &packet);
-            }
-            self.wire.a_to_b.recycle(packet);
-        }
-        while let Some(packet) = self.wire.b_to_a.poll_deliver(self.now) {
-            if packet.first() == Some(&GREETING) {
-                self.greeted = true;
-            } else {
-                self.client.handle_packet(self.now, &packet);
-            }
-            self.wire.b_to_a.recycle(packet);
-        }
-        self.client.handle_timeout(self.now);
-        self.server.handle_timeout(self.now);
-        true
+        self.serve();
+        self.pair.flush();
+        self.pair.advance_until(end)
     }
 
     /// The server verifies signatures, and its applications run.
     fn serve(&mut self) {
-        while let Some(flights) = self.server.poll_verifications() {
+        let Pair { server, client, now, .. } = &mut self.pair;
+        while let Some(flights) = server.poll_verifications() {
             let verdicts = flights.verify(&mut self.random);
-            self.server.handle_verified(flights, &verdicts, self.now);
+            server.handle_verified(flights, &verdicts, *now);
         }
-        while let Some(id) = self.server.accept(self.listener) {
+        while let Some(id) = server.accept(self.listener) {
             self.serving.insert(id, (self.service)());
         }
-        while self.server.poll_event().is_some() {}
-        while self.client.poll_event().is_some() {}
-        let (server, now) = (&mut self.server, self.now);
+        while server.poll_event().is_some() {}
+        while client.poll_event().is_some() {}
         self.serving.retain(|id, session| {
-            let over = session.run(server, *id, now) || server.info(*id).is_none();
+            let over = session.run(server, *id, *now) || server.info(*id).is_none();
             if over {
-                server.release(*id, now);
+                server.release(*id, *now);
             }
             !over
         });
-    }
-
-    fn flush(&mut self) {
-        let mut out = std::mem::take(&mut self.out);
-        while let Some(len) = self.client.poll_transmit(self.now, &mut out) {
-            let mut packet = out.get(..len).unwrap_or_default().to_vec();
-            if self.leave.as_mut().is_none_or(|leave| leave(&mut packet)) {
-                if let Some(overheard) = &mut self.overheard {
-                    overheard.push(packet.clone());
-                }
-                self.wire.a_to_b.send(self.now, &packet);
-            }
-        }
-        while let Some(len) = self.server.poll_transmit(self.now, &mut out) {
-            let packet = out.get(..len).unwrap_or_default();
-            if Packet::parse(packet).is_ok_and(|ip| ip.dst == VICTIM) {
-                self.reflected += len as u64;
-            } else {
-                self.wire.b_to_a.send(self.now, packet);
-            }
-        }
-        self.out = out;
     }
 }

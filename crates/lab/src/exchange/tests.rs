@@ -35,7 +35,7 @@ fn a_response_that_overtakes_its_syn_ack_costs_round_trips_and_not_a_second() {
     world.run(Duration::from_secs(2));
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
-    world.wire.b_to_a.set_filter(Box::new(move |bytes| {
+    world.pair.down.set_filter(Box::new(move |bytes| {
         let ip = Packet::parse(bytes).unwrap();
         if Segment::parse(ip.payload).unwrap().flags.contains(Flags::SYN) && keep.lock().unwrap().is_none() {
             *keep.lock().unwrap() = Some(bytes.clone());
@@ -43,17 +43,17 @@ fn a_response_that_overtakes_its_syn_ack_costs_round_trips_and_not_a_second() {
         }
         FilterVerdict::Forward
     }));
-    let began = world.now;
-    let (before, open) = (executed.get(), world.server.counters().passive_opens);
+    let began = world.pair.now;
+    let (before, open) = (executed.get(), world.pair.server.counters().passive_opens);
     let id = world.open(&REQUEST, &config).unwrap();
     world.run(Duration::from_millis(55));
-    world.wire.b_to_a.clear_filter();
+    world.pair.down.clear_filter();
     let syn_ack = kept.lock().unwrap().take().unwrap();
-    world.wire.b_to_a.send(world.now, &syn_ack);
+    world.pair.down.send(world.pair.now, &syn_ack);
     let seen = world.resume(id, Client::new(1000), PATIENCE);
     let took = seen.first_byte.unwrap() - began;
     let trips = took.div_duration_f64(RTT);
-    let connections = world.server.counters().passive_opens - open;
+    let connections = world.pair.server.counters().passive_opens - open;
     println!("{trips} round trips, executed {}, connections {connections}", executed.get() - before);
     assert!((3.0..4.0).contains(&trips) && took < Duration::from_secs(1), "{trips} round trips");
     assert_eq!((executed.get() - before, connections), (2, 2), "the request may run twice, and does");

@@ -17,7 +17,7 @@ use super::page::{Kind, Page};
 use super::server::{PART, Question};
 use super::trace::Trace;
 use super::way::{LoadWay, PacketOpening, sizes};
-use crate::line::Net;
+use crate::pair::Pair;
 use connection::{Arrived, Connection};
 use firstflight_stack::ConnectConfig;
 use firstflight_wire::Instant;
@@ -180,7 +180,7 @@ impl<'a> Browser<'a> {
     }
 
     /// An address has arrived.
-    pub fn resolved(&mut self, host: usize, net: &mut Net) {
+    pub fn resolved(&mut self, host: usize, net: &mut Pair) {
         let Some(lookup) = self.lookups.get_mut(host) else { return };
         if !matches!(std::mem::replace(lookup, Lookup::Known), Lookup::Known) {
             self.trace.resolved(host, net.now);
@@ -193,7 +193,7 @@ impl<'a> Browser<'a> {
     }
 
     /// Reads, processes, and requests.
-    pub fn run(&mut self, net: &mut Net) {
+    pub fn run(&mut self, net: &mut Pair) {
         let now = net.now;
         let later = |at: Option<Instant>| at.filter(|at| *at > now);
         self.ready[0] = later(self.ready[0]);
@@ -212,7 +212,7 @@ impl<'a> Browser<'a> {
 
     // --- what arrives ------------------------------------------------------------------------------
 
-    fn read(&mut self, net: &mut Net) {
+    fn read(&mut self, net: &mut Pair) {
         let mut connections = std::mem::take(&mut self.connections);
         let now = net.now;
         connections.retain_mut(|connection| {
@@ -285,7 +285,7 @@ impl<'a> Browser<'a> {
 
     // --- what is requested --------------------------------------------------------------------------
 
-    fn request(&mut self, net: &mut Net) {
+    fn request(&mut self, net: &mut Pair) {
         // The network has a free connection's next request before the main thread does more.
         self.give(net);
         if self.lay_out(net.now) {
@@ -294,7 +294,7 @@ impl<'a> Browser<'a> {
     }
 
     /// Gives requests to connections.
-    fn give(&mut self, net: &mut Net) {
+    fn give(&mut self, net: &mut Pair) {
         // In HTTP/2 nothing is held back: the server has the order.
         if self.way.multiplexed {
             let known = self.schedule.queue(&self.stages, ResourceStage::Known);
@@ -316,7 +316,7 @@ impl<'a> Browser<'a> {
     }
 
     /// Opens a connection without a request.
-    fn open_idle(&mut self, host: usize, net: &mut Net) {
+    fn open_idle(&mut self, host: usize, net: &mut Pair) {
         let hello = self.way.hello().map(|len| self.hello(len)).unwrap_or_default();
         let (config, remote) = ((self.connect)(net.now), self.addresses[host]);
         let opened = Connection::open(net, (host, remote), &config, self.way, hello, &[]);
@@ -329,7 +329,7 @@ impl<'a> Browser<'a> {
 
     /// Gives the request to a connection that is free, or opens one. `waiting` requests of the host have none,
     /// including this one. Returns whether it took a free one.
-    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Net) -> bool {
+    fn place(&mut self, number: usize, host: usize, waiting: usize, net: &mut Pair) -> bool {
         self.watch(host, net.now);
         if !self.is_resolved(host) {
             self.look_up(number, host, net);
@@ -360,7 +360,7 @@ impl<'a> Browser<'a> {
         false
     }
 
-    fn open(&mut self, number: usize, host: usize, net: &mut Net) {
+    fn open(&mut self, number: usize, host: usize, net: &mut Pair) {
         let binds = self.way.binds_early() && !self.way.waits_for_flight();
         let mut requests = Vec::new();
         if binds {

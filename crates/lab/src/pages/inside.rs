@@ -3,8 +3,8 @@
 
 use super::way::sizes;
 use super::world::{CLIENT, CLIENT_UDP, SERVER_UDP, UNIX_S};
-use crate::line::{LineEnd, Net};
 use crate::lookup::names::{Handed, NameServer, carrying};
+use crate::pair::{End, Pair};
 use firstflight_dns::{DnsPathKey, OpenBuffer, RelayKey, RelayReceiver};
 use firstflight_stack::{ConnId, ConnectConfig, FirstData, RelayedFlight};
 use firstflight_wire::Clock;
@@ -28,7 +28,7 @@ impl Sealer {
     /// Begins a connection to a host whose address is looked up, with `data` inside the lookup. Sends the names.
     pub fn send(
         &mut self,
-        net: &mut Net,
+        net: &mut Pair,
         (host, port): (usize, u16),
         data: &[u8],
         config: &ConnectConfig,
@@ -38,7 +38,7 @@ impl Sealer {
         let seen = SocketAddr::new(CLIENT, CLIENT_UDP);
         let questions = carrying(&mut net.client, &in_lookup, seen, self.published, &mut self.random)?;
         for question in &questions {
-            net.tell(LineEnd::Client, &message(host, question), question.len() + sizes::UDP);
+            net.tell(End::Client, &message(host, question), question.len() + sizes::UDP);
         }
         Some(in_lookup.id)
     }
@@ -96,7 +96,7 @@ impl Fronts {
 
     /// Takes a message of the client. Returns the length of the answer, with IP and UDP; `None` if it asks for an
     /// address. The server gets the first flight whose last name this is.
-    pub fn handle(&mut self, host: usize, message: &[u8], net: &mut Net) -> Option<usize> {
+    pub fn handle(&mut self, host: usize, message: &[u8], net: &mut Pair) -> Option<usize> {
         let question = question(message)?;
         let site = self.sites.get_mut(host)?;
         let unix_ms = UNIX_S * 1000 + net.now.as_millis();

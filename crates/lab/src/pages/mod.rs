@@ -5,6 +5,7 @@ mod browser;
 mod file;
 pub mod har;
 mod inside;
+mod line;
 mod measure;
 mod options;
 mod page;

@@ -1,10 +1,10 @@
 //! The options of `pages`.
 
 use super::browser::Overhead;
+use super::line::Line;
 use super::page::{self, Page};
 use super::way::{self, FAST_OPEN, HANDSHAKE, LoadWay, sizes};
 use super::{file, world};
-use crate::line::Line;
 use crate::span::time;
 use clap::Args;
 use firstflight_tcp::congestion::{Algorithm, InitialWindow};

@@ -1,7 +1,7 @@
 //! The servers: they read requests, think, and answer.
 
 use super::way::{LoadWay, sizes};
-use crate::line::Net;
+use crate::pair::Pair;
 use firstflight_stack::{ConnId, ListenerId};
 use firstflight_wire::Instant;
 use rand_chacha::ChaCha20Rng;
@@ -113,7 +113,7 @@ impl Servers {
     }
 
     /// Reads, thinks and writes.
-    pub fn run(&mut self, net: &mut Net) {
+    pub fn run(&mut self, net: &mut Pair) {
         // Any numbers serve: nobody forges signatures here.
         let mut random = ChaCha20Rng::from_seed([9; 32]);
         while let Some(flights) = net.server.poll_verifications() {
@@ -140,7 +140,7 @@ impl Servers {
 }
 
 impl Conversation {
-    fn read(&mut self, id: ConnId, net: &mut Net) {
+    fn read(&mut self, id: ConnId, net: &mut Pair) {
         let mut buffer = [0; 4096];
         while !self.ended {
             match net.server.read(id, &mut buffer, net.now) {
@@ -169,7 +169,7 @@ impl Conversation {
         }
     }
 
-    fn write(&mut self, id: ConnId, net: &mut Net, multiplexed: bool) {
+    fn write(&mut self, id: ConnId, net: &mut Pair, multiplexed: bool) {
         loop {
             if !self.rest.is_empty() {
                 let taken = net.server.write(id, &self.rest, net.now).unwrap_or_default();
@@ -205,7 +205,7 @@ impl Conversation {
 }
 
 /// Whether the stack has enough of this connection to send.
-fn waiting(id: ConnId, net: &Net) -> bool {
+fn waiting(id: ConnId, net: &Pair) -> bool {
     let cwnd = net.server.info(id).map_or(0, |info| info.cwnd as usize);
     net.server.connection(id).is_some_and(|connection| connection.unacknowledged() > cwnd + AHEAD)
 }

@@ -2,12 +2,13 @@
 
 use super::browser::{Browser, Counts, Jitter, Overhead};
 use super::inside::{self, Fronts};
+use super::line::Line;
 use super::page::{Kind, Page};
 use super::server::Servers;
 use super::trace::Trace;
 use super::way::{Guesses, LoadWay, PacketOpening, sizes};
 use crate::certified;
-use crate::line::{Line, LineEnd, Net};
+use crate::pair::{End, Pair};
 use firstflight_credential::asap::{AsapPolicy, ClientCertificate, PrivateKey};
 use firstflight_credential::{
     CookieKey, FastOpenPolicy, GuardKey, KeyRing, PendingLimit, ReplayTable, Scheme, Window,
@@ -158,7 +159,7 @@ pub fn load_on(
     setting: &Setting,
     jitter: &Jitter,
     seed: u64,
-    change: impl FnOnce(&mut Net),
+    change: impl FnOnce(&mut Pair),
 ) -> Option<Load> {
     let addresses = addresses(page, way);
     let [client_udp, server_udp] =
@@ -167,7 +168,7 @@ pub fn load_on(
     let mut server = stack(addresses.iter().map(SocketAddr::ip).collect(), setting, 2, server_udp);
     let listeners = listen(&mut server, &addresses);
     let mut servers = Servers::new(listeners, way);
-    let mut net = Net::new(&setting.line, seed, client, server).ok()?;
+    let mut net = Pair::new(Instant::ZERO, (client, server), setting.line.paths(seed).ok()?, ());
     if way.opening == PacketOpening::FastOpen {
         visit(&mut net, &mut servers, &addresses);
     }
@@ -193,9 +194,9 @@ pub fn load_on(
         while let Some((end, message)) = net.told() {
             let host = host(&message)?;
             match end {
-                LineEnd::Server => asked.push_back((net.now + far, host, message)),
-                LineEnd::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
-                LineEnd::Client => {}
+                End::Server => asked.push_back((net.now + far, host, message)),
+                End::Client if inside::has_address(&message) => browser.resolved(host, &mut net),
+                End::Client => {}
             }
         }
         while let Some((_, host, message)) = asked.pop_front_if(|(at, ..)| *at <= net.now) {
@@ -206,7 +207,7 @@ pub fn load_on(
             answers.push_back((net.now + far, answer, len));
         }
         while let Some((_, answer, len)) = answers.pop_front_if(|(at, ..)| *at <= net.now) {
-            net.tell(LineEnd::Server, &answer, len);
+            net.tell(End::Server, &answer, len);
         }
         browser.run(&mut net);
         servers.run(&mut net);
@@ -230,7 +231,7 @@ pub fn load_on(
     })
 }
 
-fn drops(net: &Net) -> u64 {
+fn drops(net: &Pair) -> u64 {
     net.up.counters().queue_dropped + net.down.counters().queue_dropped
 }
 
@@ -239,13 +240,13 @@ fn host(message: &[u8]) -> Option<usize> {
 }
 
 /// The browser and the servers look at their connections at every step, so they need no events.
-fn drain(net: &mut Net) {
+fn drain(net: &mut Pair) {
     while net.client.poll_event().is_some() {}
     while net.server.poll_event().is_some() {}
 }
 
 /// An earlier visit, which gets a cookie of each host.
-fn visit(net: &mut Net, servers: &mut Servers, addresses: &[SocketAddr]) {
+fn visit(net: &mut Pair, servers: &mut Servers, addresses: &[SocketAddr]) {
     let config = ConnectConfig::default().fast_open(true);
     let opened =
         addresses.iter().filter_map(|address| net.client.connect(*address, b"", &config, net.now).ok());

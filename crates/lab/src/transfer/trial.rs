@@ -43,7 +43,7 @@ pub fn transfer(
         world.visit(&REQUEST, &config, Client::new(size), PATIENCE);
         world.run(Duration::from_secs(200));
     }
-    for path in [&mut world.wire.a_to_b, &mut world.wire.b_to_a] {
+    for path in [&mut world.pair.up, &mut world.pair.down] {
         let config = path.config_mut();
         (config.loss, config.jitter) = (f64::from(loss) / 100.0, options.jitter);
     }
@@ -53,7 +53,7 @@ pub fn transfer(
         TransferWay::Asap => world.certified(),
         TransferWay::UdtLike => ConnectConfig::default().encapsulation(Some(SERVER_UDP)),
     };
-    let began = world.now;
+    let began = world.pair.now;
     if way == TransferWay::UdtLike && !world.greet(PATIENCE) {
         return Ok(None);
     }

@@ -6,7 +6,7 @@
 
 use super::connection::Connection;
 use super::{Browser, CONNECTIONS};
-use crate::line::Net;
+use crate::pair::Pair;
 use firstflight_wire::Instant;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Browser<'_> {
     }
 
     /// Opens the connections whose time has come. `waiting` requests of each host have no connection.
-    pub(super) fn back_up(&mut self, waiting: &[usize], net: &mut Net) {
+    pub(super) fn back_up(&mut self, waiting: &[usize], net: &mut Pair) {
         for (host, waiting) in waiting.iter().enumerate() {
             let Some(at) = self.backups[host] else { continue };
             let resolved = self.is_resolved(host);

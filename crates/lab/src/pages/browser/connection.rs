@@ -1,9 +1,9 @@
 //! One connection of the browser.
 
 use super::{HELLO, carries_data, finished};
-use crate::line::Net;
 use crate::pages::server::{AnswerPart, PART};
 use crate::pages::way::LoadWay;
+use crate::pair::Pair;
 use firstflight_stack::{ConnId, ConnectConfig, IoError, StateName};
 use firstflight_wire::Instant;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +49,7 @@ pub struct Connection {
 impl Connection {
     /// Begins a connection. `questions` are sent with it.
     pub fn open(
-        net: &mut Net,
+        net: &mut Pair,
         (host, remote): (usize, SocketAddr),
         config: &ConnectConfig,
         way: LoadWay,
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// A connection that begins inside the lookup of the host's address, with the first line of request `number`.
-    pub fn in_lookup(net: &mut Net, host: usize, id: ConnId, number: usize, rest: &[u8]) -> Self {
+    pub fn in_lookup(net: &mut Pair, host: usize, id: ConnId, number: usize, rest: &[u8]) -> Self {
         let (prefix, read) = (Vec::new(), Vec::new());
         let in_lookup = Self {
             host,
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// The address is known: a copy of what is inside the lookup goes straight to the server, unless that has answered.
-    pub fn resolved(&self, server: IpAddr, net: &mut Net) {
+    pub fn resolved(&self, server: IpAddr, net: &mut Pair) {
         let _ = net.client.send_direct(self.id, server, net.now);
     }
 
@@ -109,14 +109,14 @@ impl Connection {
     }
 
     /// Sends a request.
-    pub fn ask(&mut self, number: usize, question: &[u8], net: &mut Net) {
+    pub fn ask(&mut self, number: usize, question: &[u8], net: &mut Pair) {
         let mut bytes = std::mem::take(&mut self.prefix);
         bytes.extend_from_slice(question);
         self.send(&bytes, net);
         self.asked.push(number);
     }
 
-    fn send(&self, bytes: &[u8], net: &mut Net) {
+    fn send(&self, bytes: &[u8], net: &mut Pair) {
         let taken = net.client.write(self.id, bytes, net.now);
         // A connection that has failed is noticed when it is read.
         debug_assert!(taken.is_err() || taken == Ok(bytes.len()), "a send buffer holds more than requests");
@@ -124,7 +124,7 @@ impl Connection {
 
     /// Takes what has arrived, and gives bodies to `arrived`, which returns whether that completes its resource. True
     /// if the connection is over.
-    pub fn poll(&mut self, net: &mut Net, way: LoadWay, mut arrived: impl FnMut(Arrived) -> bool) -> bool {
+    pub fn poll(&mut self, net: &mut Pair, way: LoadWay, mut arrived: impl FnMut(Arrived) -> bool) -> bool {
         self.proceed(net, way);
         let mut buffer = [0; 8192];
         loop {
@@ -141,13 +141,13 @@ impl Connection {
         false
     }
 
-    fn release(&self, net: &mut Net) -> bool {
+    fn release(&self, net: &mut Pair) -> bool {
         net.client.release(self.id, net.now);
         true
     }
 
     /// The handshake may have completed.
-    fn proceed(&mut self, net: &mut Net, way: LoadWay) {
+    fn proceed(&mut self, net: &mut Pair, way: LoadWay) {
         let open = |state| !matches!(state, StateName::SynSent | StateName::SynRcvd | StateName::Closed);
         let opened = || net.client.info(self.id).is_some_and(|info| open(info.state));
         if self.state == State::Opening && opened() {
@@ -164,7 +164,7 @@ impl Connection {
         &mut self,
         mut bytes: &[u8],
         way: LoadWay,
-        net: &mut Net,
+        net: &mut Pair,
         arrived: &mut impl FnMut(Arrived) -> bool,
     ) {
         while !bytes.is_empty() || self.part.is_some() {
@@ -201,7 +201,7 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, bytes: usize, way: LoadWay, net: &mut Net) {
+    fn greet(&mut self, bytes: usize, way: LoadWay, net: &mut Pair) {
         self.greeted += bytes;
         if self.greeted < way.flight() || bytes == 0 {
             return;

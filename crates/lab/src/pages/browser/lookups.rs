@@ -2,8 +2,8 @@
 
 use super::connection::Connection;
 use super::{Browser, ResourceStage};
-use crate::line::{LineEnd, Net};
 use crate::pages::way::sizes;
+use crate::pair::{End, Pair};
 use firstflight_wire::Instant;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Lookup {
 impl Browser<'_> {
     /// PRECONNECT: guesses hosts from earlier visits, one for each host but the document's, and looks them up. Of the
     /// guesses this share is right; each of the others is a host that nothing needs.
-    pub fn guess(&mut self, hits: f64, net: &mut Net) {
+    pub fn guess(&mut self, hits: f64, net: &mut Pair) {
         for host in 1..self.page.hosts {
             let right = self.jitter.guess.get(host).is_some_and(|guess| *guess < hits);
             let guess = if right { host } else { self.page.hosts + host };
@@ -36,7 +36,7 @@ impl Browser<'_> {
     }
 
     /// Asks for the address that request `number` needs, if nothing has asked for it.
-    pub(super) fn look_up(&mut self, number: usize, host: usize, net: &mut Net) {
+    pub(super) fn look_up(&mut self, number: usize, host: usize, net: &mut Pair) {
         if matches!(self.lookups[host], Lookup::None) {
             self.send_lookup(host, LOOKUP_TIMEOUT, net);
             self.send_inside(number, host, net);
@@ -44,7 +44,7 @@ impl Browser<'_> {
     }
 
     /// Sends the first line of the request inside the lookup. The other lines leave when the server has answered.
-    fn send_inside(&mut self, number: usize, host: usize, net: &mut Net) {
+    fn send_inside(&mut self, number: usize, host: usize, net: &mut Pair) {
         let Some(mut sealer) = self.sealer.take() else { return };
         let question = self.question(number, sizes::LINE);
         let (line, rest) = question.split_at(sizes::LINE.min(question.len()));
@@ -61,7 +61,7 @@ impl Browser<'_> {
         self.connections.push(connection);
     }
 
-    pub(super) fn look_up_again(&mut self, net: &mut Net) {
+    pub(super) fn look_up_again(&mut self, net: &mut Pair) {
         for host in 0..self.lookups.len() {
             if let Lookup::Asked { again, waits } = self.lookups[host]
                 && again <= net.now
@@ -71,10 +71,10 @@ impl Browser<'_> {
         }
     }
 
-    fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Net) {
+    fn send_lookup(&mut self, host: usize, waits: Duration, net: &mut Pair) {
         self.counts.lookups += 1;
         self.trace.look_up(host, net.now);
         self.lookups[host] = Lookup::Asked { again: net.now + waits, waits };
-        net.tell(LineEnd::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
+        net.tell(End::Client, &(host as u32).to_be_bytes(), sizes::LOOKUP.0);
     }
 }
