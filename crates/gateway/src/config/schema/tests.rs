@@ -53,6 +53,19 @@ fn the_schema_has_the_keys_of_the_parser() {
 }
 
 #[test]
+fn the_page_of_the_gateway_names_every_key() {
+    let page = include_str!("../../../../../docs/gateway.md");
+    let missing: Vec<_> = PLACES
+        .iter()
+        .flat_map(|(_, place)| known(place).into_iter().map(move |key| (*place, key)))
+        .filter(|(_, key)| {
+            !["`{}`", "{} = ", "{}]"].iter().any(|form| page.contains(&form.replace("{}", key)))
+        })
+        .collect();
+    assert!(missing.is_empty(), "docs/gateway.md does not name {missing:?}");
+}
+
+#[test]
 fn the_schema_has_the_words_of_the_parser() {
     let schema = Config::schema();
     let words = |name: &str| {
