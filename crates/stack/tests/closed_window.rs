@@ -51,6 +51,22 @@ fn a_fin_behind_old_text_is_taken_into_a_closed_window() {
     assert_eq!((p.state(id), p.read(id).len()), (StateName::CloseWait, 2_000));
 }
 
+/// Behind the FIN nothing waits for the window to open.
+#[test]
+fn no_update_is_repeated_behind_a_fin() {
+    let (mut p, id) = closed();
+    for _ in 0..2 {
+        p.send(seg().seq(2_001).ack(1).fin());
+        p.expect().is_ack().ack(2_002).win(0);
+    }
+    assert_eq!(p.read(id).len(), 2_000);
+    p.quiet();
+    p.send(seg().seq(2_001).ack(1).fin());
+    p.expect().is_ack().ack(2_002).win(2_000);
+    p.at(1_000_000);
+    p.quiet();
+}
+
 /// A segment outside a closed window, also a forged one, makes the stack repeat its window updates. Those share a timer
 /// with the delayed acknowledgement of the data that filled the window, and must not make it later.
 #[test]

@@ -228,7 +228,9 @@ impl Connection {
         if self.rcv.acceptable(seq, len, segment.flags.contains(Flags::FIN)) {
             return Ok(());
         }
-        self.rcv.reopening.refused(self.rcv.nxt, self.rcv.is_closed());
+        if !self.rcv.finished() {
+            self.rcv.reopening.refused(self.rcv.nxt, self.rcv.is_closed());
+        }
         self.answer_unacceptable(segment, seq, len, now);
         // A window update or an ACK may have a number just outside the window. RFC 9293 takes nothing from it.
         Err(DropReason::OutOfWindow)
