@@ -33,6 +33,8 @@ enum Defence {
     RepeatIsReset,
     /// The store keeps the first flight that used a cookie when another one shows the cookie.
     NameIsKept,
+    /// A member that may not trust the store's memory yet learns from it what was seen.
+    SeenBelowFloor,
 }
 
 const FLOW: Flow = Flow {
@@ -53,6 +55,8 @@ enum Event {
     Answers { connect: usize, member: usize },
     /// A member forgets a connection: its application closed it, or nothing came.
     Ends { connect: usize, member: usize },
+    /// A member starts again, and does not know how old the store's memory is.
+    Restarts { member: usize },
 }
 
 /// A connection at a member.
@@ -109,6 +113,8 @@ struct Members {
     option: FastOpen,
     stores: [Store; MEMBERS],
     connects: [Connect; CONNECTS],
+    /// Which members have started again.
+    below_floor: [bool; MEMBERS],
 }
 
 impl Members {
@@ -135,7 +141,7 @@ impl Members {
             keys.grant(&FLOW)
         };
         let option = FastOpen::Cookie(FastOpenForm::Standard, cookie);
-        Self { off, policy, option, stores, connects: Default::default() }
+        Self { off, policy, option, stores, connects: Default::default(), below_floor: Default::default() }
     }
 
     fn first(&self, connect: usize) -> FirstFlight<'_> {
@@ -154,7 +160,11 @@ impl Members {
 
     fn asks(&mut self, member: usize, job: JobRequest) -> JobResult {
         let store = if self.off == Some(Defence::OneStore) { member } else { 0 };
-        self.stores[store].answer(job, self.off != Some(Defence::NameIsKept))
+        match self.stores[store].answer(job, self.off != Some(Defence::NameIsKept)) {
+            JobResult::Repeat if self.off != Some(Defence::SeenBelowFloor) => JobResult::Repeat,
+            _ if self.below_floor[member] => JobResult::Refuse(Reason::GuardFloor),
+            answer => answer,
+        }
     }
 
     /// What becomes of a SYN of no connection.
@@ -210,6 +220,11 @@ impl World for Members {
                 }
             }
         }
+        // Cookies that are good once have no floor.
+        if self.policy.verifier.is_none() {
+            let up = (0..MEMBERS).filter(|member| !self.below_floor[*member]);
+            events.extend(up.map(|member| Event::Restarts { member }));
+        }
         events
     }
 
@@ -233,6 +248,10 @@ impl World for Members {
                 }
             }
             Event::Ends { connect, member } => self.connects[connect].children[member] = None,
+            Event::Restarts { member } => {
+                self.below_floor[member] = true;
+                self.connects.iter_mut().for_each(|connect| connect.children[member] = None);
+            }
         }
         Ok(())
     }
@@ -240,6 +259,7 @@ impl World for Members {
     fn state(&self, to: &mut Digest) {
         to.add(&self.connects);
         to.add(&self.stores);
+        to.add(&self.below_floor);
     }
 }
 
@@ -256,4 +276,5 @@ fn each_defence_is_needed() {
         needs(defence, 1, 8, |_| Members::new(Some(defence), false));
     }
     needs(NameIsKept, 1, 8, |_| Members::new(Some(NameIsKept), true));
+    needs(SeenBelowFloor, 1, 8, |_| Members::new(Some(SeenBelowFloor), false));
 }

@@ -129,8 +129,8 @@ impl Question {
     pub(crate) fn answer(&self, reply: &Reply, asked: Instant, since: Instant) -> Option<JobResult> {
         let said = self.read(reply.value.as_deref());
         let Some(stamp) = &self.stamp else { return Some(said) };
-        if stamp.unix_ms.is_some() && said == JobResult::Repeat {
-            // A request with a certificate: whatever the clocks are, its client must learn that the data may have run.
+        if said == JobResult::Repeat {
+            // Whatever the clocks and the memory's age are: another member may have run the data, and the client must learn that.
             return Some(said);
         }
         if stamp.unix_ms.is_some() && !stamp.is_of_clock(reply.store_ms?) {

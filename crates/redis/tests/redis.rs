@@ -204,6 +204,11 @@ async fn a_memory_that_a_member_meets_is_closed_for_2_msl() {
         unix_ms: None,
         checked: true,
     };
+    assert_eq!(
+        ask(&b, network(1)).await,
+        JobResult::Repeat,
+        "also below the floor: another member may have run it"
+    );
     let later = ahead(1, 1);
     assert_eq!(ask(&b, later).await, JobResult::Repeat);
     assert_eq!(ask(&a, ahead(2, 120_000)).await, JobResult::Accept);
@@ -223,8 +228,9 @@ async fn after_a_kill_nothing_older_is_good() {
     assert_eq!(a.ask(guard(1)).await, Err(StoreError::Unreachable));
     redis.restart();
     connected(&a).await;
-    assert_eq!(ask(&a, network(1)).await, refused(Reason::GuardFloor));
+    assert_eq!(ask(&a, network(3)).await, refused(Reason::GuardFloor));
     assert_eq!(ask(&a, redeem(9)).await, refused(Reason::NotActive));
+    assert_eq!(ask(&a, network(1)).await, JobResult::Repeat, "what could not be asked");
     assert_eq!(ask(&a, redeem(1)).await, refused(Reason::Replay), "what could not be asked");
     // The other member notices only when it asks.
     assert!(b.ask(redeem(1)).await.is_err());
@@ -257,10 +263,10 @@ async fn emptied_data_is_a_new_memory_for_every_member() {
     let (a, b) = members(&redis).await;
     assert_eq!(ask(&a, guard(1)).await, JobResult::Accept);
     redis.cli(&["FLUSHALL"]);
-    for store in [&a, &b] {
+    for (store, id) in [(&a, 3), (&b, 4)] {
         assert_eq!(store.ask(guard(2)).await, Err(StoreError::Unreachable));
         connected(store).await;
-        assert_eq!(ask(store, network(1)).await, refused(Reason::GuardFloor));
+        assert_eq!(ask(store, network(id)).await, refused(Reason::GuardFloor));
     }
 }
 

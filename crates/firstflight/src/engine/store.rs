@@ -19,8 +19,8 @@ pub type StoreAnswer<'a> = Pin<Box<dyn Future<Output = Result<JobResult, StoreEr
 /// the store's memory. Every other result (a refusal, an error, no answer in time) costs a client one round trip. So
 /// a store that may have lost what it acknowledged refuses:
 ///
-/// - [`JobRequest::GuardSet`]: `Accept` if the id was not set, `Repeat` if it was; the store keeps the id for `keep_ms`. A store whose
-///   memory begins at some moment refuses while now plus `ahead_ms` is at most `reach_ms` after that moment. With
+/// - [`JobRequest::GuardSet`]: `Repeat` if the id was set, whatever follows; else `Accept`. The store keeps the id for `keep_ms`. A store whose
+///   memory begins at some moment refuses a new id while now plus `ahead_ms` is at most `reach_ms` after that moment. With
 ///   `unix_ms` the id is kept until the store's clock shows `unix_ms + keep_ms`, and the question is refused if that
 ///   clock differs from `unix_ms` by more than
 ///   [`RemoteGuard::CLOCKS_APART`](crate::credential::RemoteGuard::CLOCKS_APART), because members whose clocks differ

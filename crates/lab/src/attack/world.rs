@@ -92,7 +92,7 @@ impl SharedStore {
                 if new {
                     *until = now + Duration::from_millis(keep_ms);
                 }
-                if unix_ms.is_some() && !new {
+                if !new {
                     return JobResult::Repeat;
                 }
                 let apart = RemoteGuard::CLOCKS_APART.as_millis() as u64;
@@ -103,7 +103,7 @@ impl SharedStore {
                 if age_ms + ahead_ms <= reach_ms as i64 {
                     return JobResult::Refuse(Reason::GuardFloor);
                 }
-                if new { JobResult::Accept } else { JobResult::Repeat }
+                JobResult::Accept
             }
             JobRequest::Redeem { serial, flight } if self.active.remove(&serial) => {
                 self.used.extend(flight.map(|flight| (serial, flight)));
