@@ -52,10 +52,13 @@ pub struct Looked {
     pub queries: Vec<Vec<u8>>,
 }
 
+/// What requests are filled with behind their head.
+pub const FILLER: u8 = b'q';
+
 /// The bytes of request `number`.
 pub fn request(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &number.to_be_bytes(), &(len as u16).to_be_bytes()].concat();
-    bytes.resize(len, b'q');
+    bytes.resize(len, FILLER);
     bytes
 }
 

@@ -33,6 +33,8 @@ impl World {
             Action::Copy { which, change, times } => {
                 let Some(packet) = of(&self.syns, which).cloned() else { return };
                 let change = change.map(|altered| self.change(altered, &packet)).unwrap_or_default();
+                // This is not a field, because a new field would change the meaning of the inputs in the corpus.
+                let change = Change { data: times >= 192, ..change };
                 let Some(copy) = Sight::of(&packet).and_then(|sight| sight.altered(change)) else { return };
                 (0..=times % 3).for_each(|_| self.send(copy.clone()));
             }
@@ -145,6 +147,7 @@ impl World {
             dst: other.filter(|_| altered.other_server),
             port: altered.port.map(|port| 30_000 + u16::from(port)),
             isn: altered.isn.map(|isn| u32::from(isn) << 20),
+            data: false,
         }
     }
 

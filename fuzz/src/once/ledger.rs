@@ -8,13 +8,14 @@
 //! 2. No early execution after a copy of the first flight reached a server and was not accepted: its data comes by the
 //!    handshake, so the refusal used the request up. The specification excepts these copies:
 //!    - one that a front handed over (it is dropped without a trace, since the direct copy carries the same request);
-//!    - one from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
+//!    - one with other data (8, 10.14), from another source address, or ahead of the server's clock: statuses 7, 6, 9 (10.9);
 //!    - one at a server that cannot reach the store, until it has reported it (`known-limits.md`);
 //!    - at other members of a farm, one that was too late by the clock of the server that it reached (10.14).
 //! 3. In UDP no execution by a handshake after an early one, if the client did not allow a second one (6.5). The
 //!    specification excepts (10.9):
 //!    - an early one of an altered copy that arrived at the same moment,
 //!    - a guard that began without a memory in between,
+//!    - a copy with other data, whose status 8 the client takes for its own (10.14),
 //!    - a member of a farm that refused the block without an answer of the store.
 //! 4. No execution by a handshake after an early one on the same four-tuple and initial sequence number, unless the
 //!    server restarted, as long as the child, or what is remembered of it, answers its client's SYN (60 s, 7.3).
@@ -79,6 +80,8 @@ pub struct Request {
     done: Vec<Done>,
     /// The store accepted it while a server owed it to the store.
     pub owed: bool,
+    /// A copy with other data reached a server.
+    forged: bool,
 }
 
 /// All requests.
@@ -102,6 +105,7 @@ impl Ledger {
             reached: Vec::new(),
             done: Vec::new(),
             owed: false,
+            forged: false,
         };
         self.requests.insert(number, request);
     }
@@ -133,6 +137,13 @@ impl Ledger {
     pub fn reached(&mut self, request_id: &[u8; 8], reached: Reached) {
         if let Some(request) = self.find(request_id) {
             request.reached.push(reached);
+        }
+    }
+
+    /// Notes that a copy with other data reached a server.
+    pub fn forged(&mut self, request_id: &[u8; 8]) {
+        if let Some(request) = self.find(request_id) {
+            request.forged = true;
         }
     }
 
@@ -177,7 +188,7 @@ impl Request {
             .iter()
             .any(|&(guard, at, _)| guard == early.guard && at >= early.made && at <= ordinary.made);
         let knows = !ordinary.unasked && !reborn;
-        (self.once && in_udp && after && knows) || Self::answered(early, ordinary)
+        (self.once && in_udp && after && knows && !self.forged) || Self::answered(early, ordinary)
     }
 
     /// Whether the early connection should have answered the SYN that made the ordinary one.

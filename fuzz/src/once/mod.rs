@@ -83,6 +83,7 @@ enum Action {
     Copy {
         which: u8,
         change: Option<Altered>,
+        /// From 192 on, with other data.
         times: u8,
     },
     /// The eavesdropper sends such a SYN without block and data, like the client's retransmission.

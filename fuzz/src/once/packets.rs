@@ -1,5 +1,6 @@
 //! Parses the packets of the world, and makes altered copies of them.
 
+use super::server::HEAD;
 use firstflight_wire::SeqNum;
 use firstflight_wire::asap::{BLOCK_LEN, Block};
 use firstflight_wire::encapsulation::{Carried, HEADER, emit_segment_header};
@@ -36,6 +37,8 @@ pub struct Change {
     pub port: Option<u16>,
     /// The initial sequence number, which is not signed.
     pub isn: Option<u32>,
+    /// The last byte of the data, which is signed.
+    pub data: bool,
 }
 
 impl<'a> Sight<'a> {
@@ -74,6 +77,9 @@ impl<'a> Sight<'a> {
         let mut segment = self.bytes.to_vec();
         if let Some(isn) = change.isn {
             segment.get_mut(4..8)?.copy_from_slice(&isn.to_be_bytes());
+        }
+        if change.data && self.segment.payload.len() > BLOCK_LEN + HEAD {
+            *segment.last_mut()? ^= 1;
         }
         let mut outer = self.outer;
         match (&mut outer, change.port) {

@@ -1,10 +1,10 @@
 //! The events between clients, fronts, servers and the store, in virtual time.
 
-use super::client::Client;
+use super::client::{Client, FILLER};
 use super::fronts::{Handed, NameServer};
 use super::ledger::{Ledger, Reached};
 use super::packets::Sight;
-use super::server::{Guards, Server, guard_key, numbered, remote, table};
+use super::server::{Guards, HEAD, Server, guard_key, numbered, remote, table};
 use super::store::{Store, WITHIN};
 use super::{CLIENTS, Executed, FRONTS, Setup, UNIX_MS};
 use firstflight_credential::asap::Verified;
@@ -325,10 +325,15 @@ impl World {
         let unix_ms = self.servers[n].unix_ms(self.now);
         if let Some(block) = sight.block() {
             let stamp_ms = block.request.requested_ms;
+            let filler = sight.segment.payload.get(BLOCK_LEN + HEAD..).unwrap_or_default();
+            let genuine = filler.iter().all(|byte| *byte == FILLER);
+            if !genuine {
+                self.ledger.forged(&block.request.request_id);
+            }
             let certified = self.clients.iter().any(|client| client.address == sight.src.ip());
             let ahead = stamp_ms > unix_ms + AHEAD_MS;
             let begun = u64::from(block.certificate.valid_from) * 1000 <= unix_ms + BEGINS_AHEAD_MS;
-            if certified && !ahead && begun {
+            if genuine && certified && !ahead && begun {
                 let late = stamp_ms + PAST_MS < unix_ms || block.certificate.ends() * 1000 < unix_ms;
                 let only = (late && self.setup.guards == Guards::Store).then_some(n);
                 let reached = Reached { guard: self.guard(n), only, at: self.now };
