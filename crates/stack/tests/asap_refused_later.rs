@@ -253,6 +253,22 @@ fn what_meets_a_syn_that_waits_is_used_up() {
     }
 }
 
+/// The request that waits is forged with the block of the client's, whose SYN was dropped. The client gets no answer that
+/// would make it send its data by the handshake: its next SYN is accepted, and nothing else is.
+#[test]
+fn a_forged_syn_with_the_clients_block_does_not_refuse_the_clients() {
+    let mut s = server();
+    let mut forged = request(&crate::flights::client(), 5, DATA, 0);
+    *forged.payload.last_mut().unwrap() ^= 1;
+    s.p.send(syn(&forged));
+    s.p.send(flight(5));
+    assert_eq!(s.verify(), 1);
+    s.p.quiet();
+    s.accepts(flight(5));
+    next(&mut s);
+    s.refuses(flight(5), Status::Replayed);
+}
+
 /// A second copy of the waiting SYN uses up nothing, because it is the same request.
 #[test]
 fn a_copy_of_a_syn_that_waits_changes_nothing() {

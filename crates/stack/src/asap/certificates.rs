@@ -3,7 +3,7 @@
 
 use crate::asap::state::{Certificate, DirectCopy, Vouched};
 use crate::env::Env;
-use crate::event::JobId;
+use crate::event::{JobId, PacketDrop};
 use crate::flows::Flows;
 use crate::flows::slot::ShownCertificate;
 use crate::flows::table::Table;
@@ -114,6 +114,11 @@ impl Server {
         }
         let Some(mut deferred) = self.deferred.take(id) else { return };
         let decision = match decided {
+            // The other one may be the client's, and this one forged with its block. An answer would make the client send its
+            // data by the handshake, and a copy of its SYN could be accepted later. So it sends its SYN again.
+            Decision::Refuse(refused) if refused.is_forged() && deferred.met_another => {
+                return flows.env.journal.drop_packet(PacketDrop::Unreported);
+            }
             Decision::Refuse(mut refused) => {
                 // Its data comes by the ordinary handshake, so no copy may be accepted. Its signatures are right.
                 let (reason, grant) = (refused.reason, deferred.grant);

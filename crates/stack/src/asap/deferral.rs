@@ -111,6 +111,14 @@ impl DeferredSyns {
                 && deferred.options.fast_open() == syn.options.fast_open()
         })
     }
+
+    /// A [copy](Self::is_copy) of the waiting SYN is dropped.
+    pub(crate) fn meet(&mut self, job: JobId, syn: &Segment<'_>) {
+        if let Some(deferred) = self.entries.get_mut(job.index) {
+            let same = Segment::parse(&deferred.segment).is_ok_and(|first| first.payload == syn.payload);
+            deferred.met_another |= !same;
+        }
+    }
 }
 
 impl Server {

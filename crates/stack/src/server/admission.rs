@@ -93,7 +93,9 @@ impl Server {
             // A SYN from a front may be dropped silently, the client's own SYN may not.
             let stays = isn == segment.seq && !self.deferred.is_relayed(job);
             if stays && (offered || !segment.payload.is_empty()) {
-                if !self.deferred.is_copy(job, segment) {
+                if self.deferred.is_copy(job, segment) {
+                    self.deferred.meet(job, segment);
+                } else {
                     // This SYN is dropped, and its data comes by the ordinary handshake.
                     self.invalidate(&mut flows.env, syn, false);
                 }

@@ -39,6 +39,8 @@ pub(crate) struct DeferredSyn {
     pub permit: PendingPermit,
     /// Set if it came with a certificate.
     pub block: Option<DeferredBlock>,
+    /// Another SYN with the same credential and other data was dropped because this one waits.
+    pub met_another: bool,
     deadline: Instant,
 }
 
@@ -123,6 +125,7 @@ impl DeferredSyns {
             grant,
             permit,
             block: DeferredBlock::of(&work),
+            met_another: false,
             deadline: now + self.lasts,
         };
         let (index, generation) = self.entries.insert(deferred);
