@@ -2,7 +2,7 @@
 //! The reply says *replayed*, so a client does not send data again that must not be executed twice (`docs/spec/asap.md` §7.4).
 
 use crate::certified::{NOW_MS, policy};
-use crate::flights::{Server, flight, reply, server_with};
+use crate::flights::{DATA, Server, flight, reply, server_with};
 use crate::peer::seg;
 use firstflight_credential::PendingLimit;
 use firstflight_credential::asap::{AsapPolicy, Identity, TrustStore, Trusted, Verified};
@@ -184,4 +184,42 @@ fn a_copy_that_was_refused_is_told_as_well() {
     s.refuses(flight(5), Status::Overloaded);
     next(&mut s);
     s.refuses(flight(5), Status::Replayed);
+}
+
+/// An eavesdropper's plain SYN, in the client's name and before the client's own, gets an answer without reply. In TCP over IP
+/// the client takes that for an option that was removed, and sends the data. The server has learnt more by then.
+#[test]
+fn a_plain_syn_in_the_clients_name_is_reset_when_the_clients_own_comes() {
+    for copied in [false, true] {
+        let mut s = server_with(|_| {}, |_| {}, |_| {});
+        if copied {
+            s = after_a_copy(|_| {}, |_| {});
+        }
+        s.p.send(seg().syn().mss(1460));
+        let got = s.p.expect().syn_ack().ack(1);
+        assert_eq!(reply(&got), None);
+        s.p.send(flight(5));
+        s.p.drain();
+        s.p.send(seg().seq(1).ack(1).data(DATA));
+        if copied {
+            s.p.expect().is_rst();
+            s.p.nothing_to_accept(s.listener);
+            assert_eq!(s.p.stack.counters().repeats_reset, 1);
+        } else {
+            let id = s.p.accept(s.listener);
+            assert_eq!(s.p.read(id), DATA);
+        }
+    }
+}
+
+/// The client's own SYN was refused, and the network brings it twice.
+#[test]
+fn a_refused_syn_that_comes_twice_is_no_copy() {
+    let mut s = server_with(|_| {}, |asap| asap.pending = Arc::new(PendingLimit::new(0)), |_| {});
+    s.refuses(flight(5), Status::Overloaded);
+    s.p.send(flight(5));
+    s.p.drain();
+    s.p.send(seg().seq(1).ack(1).data(DATA));
+    let id = s.p.accept(s.listener);
+    assert_eq!(s.p.read(id), DATA);
 }

@@ -3,6 +3,7 @@
 use crate::config::ListenConfig;
 use crate::env::Env;
 use crate::event::ListenerId;
+use crate::flows::slot::Slot;
 use crate::server::Server;
 use crate::server::listeners::Listeners;
 use crate::server::syn::Syn;
@@ -11,6 +12,8 @@ use alloc::vec::Vec;
 use firstflight_credential::asap::{AsapPolicy, TrustStore};
 use firstflight_credential::{Policies, invalidate};
 use firstflight_wire::Instant;
+use firstflight_wire::asap::{BLOCK_LEN, Block, Reply, Status};
+use firstflight_wire::tcp::{Options, Segment};
 
 impl Listeners {
     /// A listener with this configuration begins.
@@ -68,6 +71,26 @@ impl Server {
     pub(crate) fn remembers(&self, syn: &Syn<'_>) -> bool {
         let policy = self.listeners.at(syn.listener).and_then(|listener| listener.config.asap.as_ref());
         policy.is_some_and(|policy| policy.remembers(&syn.first_flight(None)))
+    }
+
+    /// Whether a SYN that meets this child brings a block whose request the guard remembers, and the SYN-ACK answers another
+    /// SYN. Then a copy of the request ran on another connection, and who sent it may also have opened this one in the
+    /// client's name: on TCP over IP the client takes its SYN-ACK for one whose reply was removed on the path, and sends
+    /// the data again (`docs/spec/asap.md` 6.5). In UDP it does not, and its block may come more than once.
+    pub(crate) fn ran_elsewhere(&self, child: &Slot, segment: &Segment<'_>, now: Instant) -> bool {
+        let Slot { key, hash, ref conn, .. } = *child;
+        let Some(options) = conn.syn_ack_options().filter(|_| !key.is_carried()) else { return false };
+        let block = segment.payload.first_chunk::<BLOCK_LEN>().and_then(|bytes| Block::parse(bytes).ok());
+        let Some(block) = block.filter(|_| segment.seq == conn.peer_isn()) else { return false };
+        let reply = Options::parse(options, true).asap().and_then(Reply::parse);
+        // A refusal of this block: the SYN has come twice. Without a tag it was refused before it was read.
+        let is_own = |reply: Reply| reply.tag == [0; 2] || block.request.request_id.starts_with(&reply.tag);
+        if reply.is_some_and(|reply| reply.status != Status::Capable && is_own(reply)) {
+            return false;
+        }
+        self.listeners
+            .find(&key)
+            .is_some_and(|listener| self.remembers(&Syn { listener, key, hash, segment, above: None, now }))
     }
 
     /// Whether another listener of the port remembers it, in a guard in which this listener has not looked.

@@ -87,7 +87,7 @@ impl SlotMarks {
     pub(crate) const PATH_TOLD: Self = Self(1 << 2);
     /// It was granted a one-time cookie that becomes valid with the client's ACK.
     pub(crate) const GRANTED: Self = Self(1 << 3);
-    /// Its first flight was accepted before, so it is reset when its handshake is complete.
+    /// Its first flight was accepted before, here or on another connection, so it is reset when its handshake is complete.
     pub(crate) const REPEAT: Self = Self(1 << 4);
     /// Its end is remembered for 2 MSL, also if the peer closes first.
     pub(crate) const HOLD: Self = Self(1 << 5);

@@ -6,7 +6,7 @@ use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::flows::icmp;
-use crate::flows::slot::{Owner, ShownCertificate};
+use crate::flows::slot::{Owner, ShownCertificate, SlotMarks};
 use crate::fragments::Rules;
 use crate::output::Reply;
 use crate::server::syn::{Syn, is_first_syn};
@@ -395,10 +395,13 @@ impl Stack {
 
     /// A SYN comes for the child `index`, which exists already.
     fn met_again(&mut self, index: u32, segment: &Segment<'_>, now: Instant) {
-        if let Some(key) = self.flows.table.slots.get(index).map(|slot| slot.key) {
-            self.server.not_opened(&mut self.flows, &key, segment, now);
-            self.server.contacted(&mut self.flows.table, index, segment);
+        let Some(slot) = self.flows.table.slots.get_mut(index) else { return };
+        let key = slot.key;
+        if self.server.ran_elsewhere(slot, segment, now) {
+            slot.marks.set(SlotMarks::REPEAT);
         }
+        self.server.not_opened(&mut self.flows, &key, segment, now);
+        self.server.contacted(&mut self.flows.table, index, segment);
     }
 
     /// Handles the UDP datagram of `packet`. There is an encapsulation. `#[inline(never)]` keeps this out of raw TCP's

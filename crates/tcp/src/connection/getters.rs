@@ -317,6 +317,15 @@ impl Connection {
         self.rcv.irs
     }
 
+    /// The options that each SYN-ACK carries, beside those of TCP. `None` outside SYN-RECEIVED, and if the SYN's data was delivered.
+    #[must_use]
+    pub fn syn_ack_options(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::SynRcvd(syn) if !syn.early => Some(syn.options.as_slice()),
+            _ => None,
+        }
+    }
+
     /// The record that outlives the connection in TIME-WAIT.
     #[must_use]
     pub fn time_wait(&self) -> crate::time_wait::TimeWait {
