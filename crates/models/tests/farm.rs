@@ -5,14 +5,15 @@
 //! what a member could not ask it reports before its next question, a new memory begins with a floor, a member that was killed
 //! begins one for all, and the store compares clocks.
 //!
-//! A request runs early at most once at all members together, and not after the store has learnt that a copy was refused.
+//! A request runs early at most once at all members together, and not after the store has learnt that a copy was refused. If it
+//! ran and the store knows, a member that asks says so to the client of a copy, which would send the data by the handshake.
 
 use super::asap::{BEGIN_MS, payload, policy, syn};
 use super::{holds, needs};
 use firstflight_credential::asap::{AsapPolicy, AsapShard, BudgetConfig, Verified};
 use firstflight_credential::{
-    Admission, Decision, GuardKey, JobRequest, Policies, Question, RemoteGuard, ReplayGuard, Window, Work,
-    admit,
+    Admission, Decision, GuardKey, JobRequest, JobResult, Policies, Question, Reason, RemoteGuard,
+    ReplayGuard, Window, Work, admit,
 };
 use firstflight_models::{Digest, World};
 use firstflight_wire::{Clock, Instant};
@@ -36,6 +37,8 @@ enum Defence {
     OwedIsReported,
     /// A member that was killed begins a new memory for all.
     NewMemoryAfterKill,
+    /// That the id was set is said first, whatever the clocks and the memory's age are.
+    SeenIsSaidFirst,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,34 +123,50 @@ impl Farm {
         self.off != Some(off)
     }
 
+    /// The memory that a member's questions reach.
+    fn place(&self, member: usize) -> usize {
+        if self.has(Defence::OneStore) { 0 } else { member }
+    }
+
+    /// Whether the store has the id.
+    fn is_set(&self, member: usize) -> bool {
+        self.until_ms[self.place(member)].is_some_and(|until| self.store_ms() < until)
+    }
+
     /// The store sets the id. Returns whether it is new.
     fn set(&mut self, member: usize, job: JobRequest) -> bool {
         let JobRequest::GuardSet { keep_ms, unix_ms, .. } = job else { return false };
-        let place = if self.has(Defence::OneStore) { 0 } else { member };
-        let now_ms = self.store_ms();
-        let until = &mut self.until_ms[place];
-        if until.is_some_and(|until| now_ms < until) {
+        if self.is_set(member) {
             return false;
         }
+        let now_ms = self.store_ms();
+        let place = self.place(member);
+        let until = &mut self.until_ms[place];
         let for_all = if self.off == Some(Defence::KeptForAllClocks) { 1000 } else { 0 };
         *until = Some((unix_ms.unwrap() + keep_ms - for_all).max(now_ms + 1));
         true
     }
 
-    /// Whether the store accepts it, by the driver of the member. `None`: the store was not reached.
-    fn asks(&mut self, member: usize, job: JobRequest) -> Option<bool> {
+    /// The store's answer, by the driver of the member. `None`: the store was not reached.
+    fn asks(&mut self, member: usize, job: JobRequest) -> Option<JobResult> {
         let (memory, since_ms) = self.members[member].connected?;
         if memory != self.memory && self.has(Defence::MemoryNoticed) {
             return None;
         }
         let is_new = self.set(member, job);
+        if !is_new && self.has(Defence::SeenIsSaidFirst) {
+            return Some(JobResult::Repeat);
+        }
         let JobRequest::GuardSet { ahead_ms, reach_ms, unix_ms, .. } = job else { return None };
         let apart_ms = unix_ms.unwrap().abs_diff(self.store_ms());
         if apart_ms > RemoteGuard::CLOCKS_APART.as_millis() as u64 && self.has(Defence::ClocksCompared) {
-            return Some(false);
+            return Some(JobResult::Refuse(Reason::ClockSkew));
         }
         let above = (self.now_ms - since_ms) as i64 + ahead_ms > reach_ms as i64;
-        Some(is_new && (above || !self.has(Defence::FloorAtStart)))
+        if !above && self.has(Defence::FloorAtStart) {
+            return Some(JobResult::Refuse(Reason::GuardFloor));
+        }
+        Some(if is_new { JobResult::Accept } else { JobResult::Repeat })
     }
 
     fn arrives(&mut self, n: usize, fate: Fate) -> Result<(), String> {
@@ -163,20 +182,26 @@ impl Farm {
         };
         let decided = member.policy.decide(&candidate, Verified::Good, &mut shard, &clock);
         let Decision::Ask(job) = decided else { return Ok(()) };
+        let knew = self.is_set(n);
         let told = match fate {
             Fate::QuestionLost => None,
             Fate::Answered => self.asks(n, job),
             Fate::AnswerLost => self.asks(n, job).and(None),
         };
         match told {
-            Some(true) if self.ran => return Err("the request runs early twice".to_owned()),
-            Some(true) if self.is_used_up => {
+            Some(JobResult::Accept) if self.ran => return Err("the request runs early twice".to_owned()),
+            Some(JobResult::Accept) if self.is_used_up => {
                 return Err(
                     "the request runs twice: by the handshake after a copy was refused, as the store has learnt, and early".to_owned()
                 );
             }
-            Some(true) => self.ran = true,
-            Some(false) => self.is_used_up = true,
+            Some(JobResult::Accept) => self.ran = true,
+            Some(JobResult::Refuse(_)) if self.ran && knew => {
+                return Err(
+                    "the request runs twice: early, and by the handshake after a copy was refused".to_owned()
+                );
+            }
+            Some(_) => self.is_used_up = true,
             None => {
                 let member = &mut self.members[n];
                 member.connected = None;
@@ -288,6 +313,7 @@ fn each_defence_is_needed() {
         MemoryNoticed,
         OwedIsReported,
         NewMemoryAfterKill,
+        SeenIsSaidFirst,
     ] {
         needs(defence, WORLDS.len(), 7, |n| Farm::new(Some(defence), WORLDS[n]));
     }
