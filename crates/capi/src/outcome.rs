@@ -83,7 +83,6 @@ fn number_of(reason: Reason) -> c_int {
     reason.index() as c_int + 1
 }
 
-/// The reason with this number.
 pub(crate) fn reason(number: c_int) -> Option<Reason> {
     Reason::ALL.iter().copied().find(|reason| number_of(*reason) == number)
 }

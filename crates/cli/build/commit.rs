@@ -7,7 +7,6 @@ use std::process::Command;
 /// What of the workspace makes the command.
 const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
-/// A commit.
 pub(crate) struct Commit {
     hash: String,
     /// Whether sources differ from it.

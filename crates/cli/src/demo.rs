@@ -371,7 +371,6 @@ async fn visit(
     receive(&mut stream, &time, began).await.map(|received| received.by(&stream))
 }
 
-/// A visit by TLS.
 async fn visit_by_tls(
     client: &Endpoint,
     mode: &Mode,

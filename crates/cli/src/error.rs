@@ -19,7 +19,6 @@ use std::process::ExitCode;
 )]
 pub struct Renamed(pub &'static str, pub &'static str);
 
-/// The error of one command.
 pub trait CommandError: std::error::Error + Send + Sync + 'static {
     /// Whether it is a mistake.
     fn exit_kind(&self) -> ExitKind {

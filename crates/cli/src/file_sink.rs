@@ -45,9 +45,6 @@ impl FileSink {
     }
 
     /// Whether a file of this name can be written, before there is a body. It is created, and its content stays.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn check(path: &Path) -> io::Result<()> {
         if is_stdout(path) {
             return Ok(());
@@ -56,9 +53,7 @@ impl FileSink {
     }
 
     /// Adds `data`.
-    ///
-    /// # Errors
-    /// Errors of the system, which may also concern earlier data.
+    /// Errors: those of the system, which may also concern earlier data.
     pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.buffer.extend_from_slice(data);
         if let Some(bar) = &self.bar {
@@ -68,9 +63,7 @@ impl FileSink {
     }
 
     /// Writes the remaining data.
-    ///
-    /// # Errors
-    /// Errors of the system, which may also concern earlier data.
+    /// Errors: those of the system, which may also concern earlier data.
     pub fn finish(mut self) -> io::Result<()> {
         block_in_place(|| self.put())?;
         self.bar.iter().for_each(ProgressBar::finish_and_clear);

@@ -7,16 +7,13 @@ use std::str::FromStr;
 /// Where to listen, written as `192.0.2.1:8080`, `[2001:db8::1]:8080` or `localhost:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPort {
-    /// An address.
     Address(SocketAddr),
     /// A name that the system's resolver has to look up.
     Name(String, u16),
 }
 
 /// Parses an address and a port for an option, with a zone by name or number.
-///
-/// # Errors
-/// What to write.
+/// Errors: what to write.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     match text.contains('%') {
         true => zoned(text).map_err(str::to_owned),

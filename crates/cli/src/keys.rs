@@ -64,7 +64,6 @@ impl Period {
     /// 24 hours.
     pub const DEFAULT: &str = "24h";
 
-    /// The period.
     pub const fn duration(self) -> Duration {
         self.0
     }

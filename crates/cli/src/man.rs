@@ -45,7 +45,6 @@ fn write_all(command: &clap::Command, directory: &Path) -> Result<(), (PathBuf, 
     command.get_subcommands().filter(|one| !one.is_hide_set()).try_for_each(|one| write_all(one, directory))
 }
 
-/// The page of one command.
 fn page(command: &clap::Command) -> Vec<u8> {
     let man = Man::new(command.clone())
         .manual("firstflight")

@@ -154,7 +154,6 @@ impl Network {
         Ok((config, name.to_owned()))
     }
 
-    /// The device with this name.
     fn device(&self, name: &str) -> TunConfig {
         TunConfig::default()
             .name(name.to_owned())
@@ -241,7 +240,6 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
-    /// Of the card.
     pub fn card(error: CardError) -> Self {
         Self::Card(error.into())
     }

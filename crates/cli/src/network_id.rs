@@ -9,7 +9,6 @@ use std::str::FromStr;
 pub enum NetworkChoice {
     /// That of the default route's gateway.
     Auto,
-    /// The one with this id.
     Id(NetworkId),
 }
 

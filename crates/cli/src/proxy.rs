@@ -222,7 +222,6 @@ impl Settings {
     }
 }
 
-/// An event in a line.
 pub fn event_line(event: &firstflight_proxy::Event) -> String {
     log::line(event)
 }

@@ -46,9 +46,7 @@ pub struct SelfSigned {
 
 impl SelfSigned {
     /// A new certificate for `names`, for this machine's own names, and for the addresses at which a server listens.
-    ///
-    /// # Errors
-    /// When a name is none, or there is no place for the files.
+    /// Errors: when a name is none, or there is no place for the files.
     pub fn new(names: &[String], addresses: &[SocketAddr]) -> Result<Self, SelfSignedError> {
         let own = OWN.map(str::to_owned);
         let at = addresses.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());

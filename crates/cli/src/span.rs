@@ -7,9 +7,7 @@ use std::time::Duration;
 
 /// Milliseconds, the unit of a bare number.
 pub const MS: Unit = Unit(1);
-/// Seconds.
 pub const SECONDS: Unit = Unit(1000);
-/// Hours.
 pub const HOURS: Unit = Unit(3_600_000);
 /// 136 years. Clocks can be asked for any time until then.
 pub const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);

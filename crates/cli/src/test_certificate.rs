@@ -122,7 +122,6 @@ fn create_public(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 impl Args {
-    /// The file with this ending.
     fn file(&self, ending: &str) -> PathBuf {
         let name = || self.names.first().map_or_else(PathBuf::new, |name| name.replace('*', "_").into());
         let mut path = self.output.clone().unwrap_or_else(name).into_os_string();

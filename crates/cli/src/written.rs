@@ -19,12 +19,10 @@ impl Written {
         let _ = writeln!(self.0, "{key} = {value}");
     }
 
-    /// A text.
     pub fn text(&mut self, key: &str, text: impl AsRef<str>) {
         self.value(key, quoted(text));
     }
 
-    /// A text, if there is one.
     pub fn text_if(&mut self, key: &str, text: Option<impl AsRef<str>>) {
         if let Some(text) = text {
             self.text(key, text);

@@ -79,7 +79,6 @@ impl FromStr for CookieKeys {
 pub struct Fingerprint([u8; 8]);
 
 impl Fingerprint {
-    /// The fingerprint of `secret`.
     pub(crate) fn of(secret: &[u8]) -> Self {
         let mut short = [0; 8];
         short.iter_mut().zip(Sha256::digest(secret)).for_each(|(to, from)| *to = from);

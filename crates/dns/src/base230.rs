@@ -13,7 +13,6 @@ const UPPER_CASE: u8 = 26;
 /// 60 bytes in numbers of 32 bits, the highest first. The first two bytes are 0.
 const LIMBS: usize = 15;
 
-/// The octet of a digit.
 const fn octet(digit: u8) -> u8 {
     if digit < b'A' { digit } else { digit.wrapping_add(UPPER_CASE) }
 }

@@ -63,7 +63,6 @@ pub struct Front {
     counters: FrontCounters,
 }
 
-/// An answer, and how it is counted.
 struct CountedAnswer {
     bytes: Vec<u8>,
     kind: Kind,

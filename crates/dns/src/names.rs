@@ -75,7 +75,6 @@ pub(crate) fn question(message: &[u8]) -> Option<&[u8]> {
     if name > MAX_NAME { None } else { rest.get(..name + TYPE_AND_CLASS) }
 }
 
-/// The name in a question.
 pub(crate) fn name(question: &[u8]) -> &[u8] {
     question.split_last_chunk::<TYPE_AND_CLASS>().map_or(&[], |(name, _)| name)
 }

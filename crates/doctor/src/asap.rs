@@ -47,9 +47,7 @@ impl RecordLookup {
 }
 
 /// Looks a server up: with the resolver that the user named, or with the system's.
-///
-/// # Errors
-/// When it has no address.
+/// Errors: when it has no address.
 pub(crate) async fn look_up(name: &str, port: u16, names: Option<&Names>) -> io::Result<RecordLookup> {
     let addresses = async {
         let found: Vec<IpAddr> = match names {

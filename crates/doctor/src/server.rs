@@ -39,7 +39,6 @@ pub(crate) enum Sent {
     Bare,
 }
 
-/// How a visit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VisitEnd {
     Connected(Connected),
@@ -61,7 +60,6 @@ pub(crate) struct Connected {
     pub again: bool,
 }
 
-/// One visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub sent: Sent,

@@ -142,9 +142,7 @@ impl<R: Read> Capture<R> {
     }
 
     /// The next frame; `None` at the end, or after the damage was reported.
-    ///
-    /// # Errors
-    /// See [`CaptureDamage`]. Nothing can be read after it.
+    /// Errors: See [`CaptureDamage`]. Nothing can be read after it.
     pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, CaptureDamage> {
         let Self { source, bytes } = self;
         let next = match source {

@@ -65,7 +65,6 @@ impl FoOption {
         illegal.last().unwrap_or(Self::Absent)
     }
 
-    /// The option's form.
     pub(crate) fn form(&self) -> Option<FastOpenForm> {
         match self {
             Self::Absent => None,

@@ -81,7 +81,6 @@ impl Offered {
         }
     }
 
-    /// The content of the block.
     pub(crate) fn shown(&self) -> Option<&BlockContent> {
         match self {
             Self::Block(_, shown) => shown.as_ref(),

@@ -12,7 +12,6 @@ use firstflight_wire::icmp::IcmpErrorKind;
 use firstflight_wire::tcp::FastOpen;
 use std::time::Duration;
 
-/// The verdict on one connection.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConnectionVerdict {
     /// The outcome of its first flight.

@@ -154,7 +154,6 @@ pub fn read_secret(path: &Path, longest: usize) -> Result<Zeroizing<String>, Rea
     text(file, longest)
 }
 
-/// The text of a file.
 pub(crate) fn text(file: File, longest: usize) -> Result<Zeroizing<String>, ReadError> {
     // Allocate for the whole content, because growing would leave a copy in freed memory. Only a regular file has a
     // known length.

@@ -44,7 +44,6 @@ fn lock_path(path: &Path) -> PathBuf {
     path.with_added_extension("lock")
 }
 
-/// Whether `file` is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let of = |about: fs::Metadata| (about.dev(), about.ino());
     let (Ok(ours), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };

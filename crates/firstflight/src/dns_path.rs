@@ -319,6 +319,5 @@ struct Sealed {
     queries: Vec<FragmentQuery>,
     /// Bytes of the data in them.
     carried: usize,
-    /// The parameter that it is sealed to.
     of: Parameter,
 }

@@ -100,17 +100,12 @@ impl Drop for Lease {
 
 impl Service {
     /// The service. Backends of `former`, the same service before a reload, are kept with all that is known of them.
-    ///
-    /// # Errors
-    /// When a file of its TLS cannot be used.
+    /// Errors: when a file of its TLS cannot be used.
     pub(crate) fn new(config: &config::Service, former: Option<&Self>) -> Result<Self, ConfigError> {
         Self::over(&Reach::of_process(), config, former)
     }
 
     /// Opens the directory that it serves, if it has one. That of `former` is kept with the files that it holds open.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(crate) async fn open_root(mut self, former: Option<&Self>) -> Result<Self, RootError> {
         let Some(root) = &self.config.root else { return Ok(self) };
         let same = |former: &&Self| {
@@ -206,9 +201,7 @@ impl Service {
     }
 
     /// Connects to a backend, and to others if that fails. The connection begins with the PROXY header, if there is one.
-    ///
-    /// # Errors
-    /// The last one.
+    /// Errors: the last one.
     pub(crate) async fn connect(&self, header: Option<&[u8]>) -> Result<(BackendIo, Lease), DialError> {
         let (mut tried, mut last) = (Vec::new(), DialError::NoBackend);
         for _ in 0..=self.config.retries {
@@ -223,9 +216,7 @@ impl Service {
     }
 
     /// Connects to this backend, and notes whether that failed.
-    ///
-    /// # Errors
-    /// When it failed.
+    /// Errors: when it failed.
     pub(crate) async fn dial(
         &self,
         backend: &Backend,

@@ -61,9 +61,7 @@ impl Client {
     }
 
     /// Reads the PROXY header with which the connection begins.
-    ///
-    /// # Errors
-    /// When it does not begin with one.
+    /// Errors: when it does not begin with one.
     pub(crate) async fn read_proxy_header(&mut self) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(256);
         loop {

@@ -40,9 +40,7 @@ fn tun_config(tun: &Tun) -> TunConfig {
 
 /// What is wrong with the settings of the listener's device, and whether this process may make it. None is made. Whether its
 /// name and addresses are free is not known here: a gateway in service has them.
-///
-/// # Errors
-/// When no device could have them, or the process lacks a right.
+/// Errors: when no device could have them, or the process lacks a right.
 pub(crate) fn check(listener: &Listener) -> Result<(), GatewayError> {
     let Some(tun) = listener.tun.as_ref().map(Spanned::get_ref) else { return Ok(()) };
     let checked = tun_config(tun).validate().and_then(|()| TunLink::check_permission());
@@ -50,9 +48,7 @@ pub(crate) fn check(listener: &Listener) -> Result<(), GatewayError> {
 }
 
 /// Starts the engines on the listener's device, if it has one: one for each of `workers`, and on a card one for each of its queues.
-///
-/// # Errors
-/// When the device cannot be made, or be used.
+/// Errors: when the device cannot be made, or be used.
 pub(crate) fn start(
     config: &Listener,
     farm: &Farm,

@@ -26,9 +26,7 @@ pub(crate) struct Farm {
 
 impl Farm {
     /// Opens the files, and connects to the store.
-    ///
-    /// # Errors
-    /// When a file cannot be used, or the store refuses.
+    /// Errors: when a file cannot be used, or the store refuses.
     pub(crate) async fn open(config: &Config) -> Result<Self, GatewayError> {
         let keys = config.store.as_ref().map(keys).transpose()?;
         let state = config.one_time.as_ref().map(|one_time| one_time.get_ref().state.clone());
@@ -56,9 +54,7 @@ impl Farm {
     }
 
     /// How often a first flight of this listener runs.
-    ///
-    /// # Errors
-    /// When the system gives no random numbers.
+    /// Errors: when the system gives no random numbers.
     pub(crate) fn replays(&self, listener: &Listener) -> Result<Replays, GatewayError> {
         Ok(match (listener.replays.get_ref(), &self.keys) {
             (config::Replays::Allow, _) => Replays::Allow,
@@ -195,7 +191,6 @@ pub(crate) fn check_seals(config: &Config) -> Vec<GatewayError> {
     errors
 }
 
-/// The port of a listener.
 fn own_port(listener: &Listener) -> u16 {
     let addresses = listener.address.get_ref().iter().copied().chain(listener.engine_addresses());
     addresses.map(|at| at.port()).next().unwrap_or_default()
@@ -254,9 +249,7 @@ fn files(
 impl Sealing {
     /// Reads the keys of a listener, and follows them. With them come the identities that the credential blocks in front of
     /// flights may be signed for, as `NAME:PORT`.
-    ///
-    /// # Errors
-    /// When a file cannot be used.
+    /// Errors: when a file cannot be used.
     pub(crate) fn open(
         listener: &Listener,
         port: u16,

@@ -355,9 +355,6 @@ impl Gateway {
     }
 
     /// Gives up the privileges that only attaching a network card needs, if there is one.
-    ///
-    /// # Errors
-    /// The system's.
     pub(crate) fn give_up_privileges(&mut self) -> Result<(), XdpError> {
         if self.has_given_up || self.cards().next().is_none() {
             return Ok(());

@@ -78,9 +78,7 @@ impl ByKernel {
 }
 
 /// Reads the files that a listener's sockets need.
-///
-/// # Errors
-/// When one of them is not right.
+/// Errors: when one of them is not right.
 pub(crate) async fn read_files(
     config: &Listener,
 ) -> Result<(Option<KeyFile>, Option<TrustFile>), GatewayError> {
@@ -107,9 +105,7 @@ pub(crate) async fn read_files(
 }
 
 /// The present keys of cookies, if there is a file.
-///
-/// # Errors
-/// When the clock is not right.
+/// Errors: when the clock is not right.
 pub(crate) fn current_keys(
     config: &Listener,
     file: Option<&KeyFile>,
@@ -121,9 +117,7 @@ pub(crate) fn current_keys(
 impl Bound {
     /// Binds the sockets of a listener. With `dns` it gets first flights from name servers. `first_start` says that the process has just begun, so that nothing ran here before, if
     /// the file says so.
-    ///
-    /// # Errors
-    /// When an address cannot be used, or a file is not right.
+    /// Errors: when an address cannot be used, or a file is not right.
     pub(crate) async fn bind(
         config: &Listener,
         farm: &Farm,
@@ -221,9 +215,7 @@ impl Bound {
     }
 
     /// Takes what another gateway may have, when everything else of this one is ready.
-    ///
-    /// # Errors
-    /// When the network card cannot be used.
+    /// Errors: when the network card cannot be used.
     pub(crate) fn take_over(&mut self, name: &str) -> Result<(), GatewayError> {
         let Some(device) = &mut self.device else { return Ok(()) };
         if let Some(card) = device.later.take() {

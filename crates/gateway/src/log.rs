@@ -44,7 +44,6 @@ enum Message {
 }
 
 impl Log {
-    /// A log into `sink`.
     pub(crate) fn new(format: LogFormat, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (lines, written) = sync_channel(WAITING);
         let bytes = Arc::new(AtomicUsize::new(0));

@@ -193,7 +193,6 @@ impl Series {
     }
 }
 
-/// The response times of a service.
 pub(crate) fn response_times(service: &str) -> Histogram {
     histogram!(SECONDS, "service" => service.to_owned())
 }

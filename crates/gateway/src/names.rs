@@ -44,9 +44,7 @@ async fn aside<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> 
 
 impl Bound {
     /// Reads the files of `[dns]`, and binds its ports. `None` without `[dns]`.
-    ///
-    /// # Errors
-    /// When a file or a port cannot be used.
+    /// Errors: when a file or a port cannot be used.
     pub(crate) async fn bind(config: &Config) -> Result<Option<Self>, GatewayError> {
         let Some((dns, listener)) = config.dns() else { return Ok(None) };
         let front = match dns.front(listener) {
@@ -67,9 +65,7 @@ impl Bound {
     }
 
     /// Gives first flights to the listener with this target, whose engine in UDP is `endpoint`.
-    ///
-    /// # Errors
-    /// Without a random source.
+    /// Errors: Without a random source.
     pub(crate) fn over(self, target: RelayTarget, endpoint: Endpoint) -> Result<Ready, GatewayError> {
         let mut says = Vec::new();
         let front = match self.front {

@@ -17,9 +17,7 @@ fn settings(listener: &Listener) -> Option<&Verifier> {
 }
 
 /// Reads the key file of a listener's verifier. `None` if it is none.
-///
-/// # Errors
-/// When the file is not right.
+/// Errors: when the file is not right.
 pub(crate) fn read(listener: &Listener) -> Result<Option<Config>, GatewayError> {
     let Some(settings) = settings(listener) else { return Ok(None) };
     let keys = VerifierKeys::read(&settings.key);
@@ -37,9 +35,7 @@ pub(crate) fn read(listener: &Listener) -> Result<Option<Config>, GatewayError> 
 
 impl Verifiers {
     /// The verifier of a listener, which is made if there is none with its settings.
-    ///
-    /// # Errors
-    /// When its key file is not right.
+    /// Errors: when its key file is not right.
     pub(crate) fn of(&self, listener: &Listener) -> Result<Option<OwnVerifier>, GatewayError> {
         let Some(settings) = settings(listener) else { return Ok(None) };
         if let Some(known) = self.find(settings) {
@@ -60,9 +56,7 @@ impl Verifiers {
     }
 
     /// Reads the key file of a listener again. The result has to be set when the new configuration is in use.
-    ///
-    /// # Errors
-    /// When it is not right, or contradicts what the listeners trust.
+    /// Errors: when it is not right, or contradicts what the listeners trust.
     pub(crate) fn read_again(
         &self,
         listener: &Listener,

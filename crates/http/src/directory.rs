@@ -62,7 +62,6 @@ pub struct Files {
     open: Mutex<LruCache<String, OpenedFile>>,
 }
 
-/// A file that is open.
 #[derive(Clone)]
 struct OpenedFile {
     file: Arc<File>,
@@ -125,9 +124,7 @@ impl Files {
     }
 
     /// What is at the path of a URL.
-    ///
-    /// # Errors
-    /// The status of the response.
+    /// Errors: the status of the response.
     async fn find(&self, url_path: &str) -> Result<PathContent, StatusCode> {
         if let Some((known, len)) = self.known(url_path) {
             return Ok(PathContent::File(known, len));

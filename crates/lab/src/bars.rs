@@ -34,9 +34,6 @@ impl Row<'_> {
 }
 
 /// The plot. `legend` names the colours.
-///
-/// # Errors
-/// When it cannot be drawn.
 pub fn svg(rows: &[Row<'_>], legend: &[(&str, Colour)]) -> Result<String, String> {
     let height = TOP + rows.iter().map(Row::height).sum::<i32>() + GAP;
     curves::picture((WIDTH, height as u32), |area| {

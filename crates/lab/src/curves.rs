@@ -64,9 +64,6 @@ fn tick(value: f64, axis: &Range<f64>) -> String {
 }
 
 /// A picture of this size on white, pixels, as `draw` draws it.
-///
-/// # Errors
-/// When it cannot be drawn.
 pub fn picture(
     size: (u32, u32),
     draw: impl FnOnce(&Area<'_>) -> Result<(), DrawError>,
@@ -81,7 +78,6 @@ pub fn picture(
     Ok(out)
 }
 
-/// Draws a panel.
 pub fn panel(area: &Area<'_>, frame: &Frame, lines: &[Curve]) -> Result<(), DrawError> {
     let (x, y) = (frame.x.1.clone(), frame.y.1.clone());
     let mut chart = ChartBuilder::on(area)

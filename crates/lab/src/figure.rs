@@ -17,7 +17,6 @@ impl Figure {
         Self { rounds, sorted }
     }
 
-    /// The figure `value` of each sample.
     pub fn of<S>(samples: &[S], value: impl Fn(&S) -> f64) -> Self {
         Self::new(samples.iter().map(value))
     }

@@ -34,17 +34,13 @@ const BARS: [(&str, &str, &str, Colour); 3] = [
 ];
 
 /// Replaces this process by the script.
-///
-/// # Errors
-/// When the source tree that this command was built from is missing, or Python is.
+/// Errors: when the source tree that this command was built from is missing, or Python is.
 pub fn run(options: &Gateway) -> Result<String, Box<dyn Error>> {
     script("tests/gateway/run.py", &options.arguments)
 }
 
 /// Draws the results.
-///
-/// # Errors
-/// When a file cannot be read or written, or these are no results.
+/// Errors: when a file cannot be read or written, or these are no results.
 pub fn plot(options: &Plot) -> Result<String, Box<dyn Error>> {
     let results: Value = serde_json::from_slice(&fs::read(&options.results)?)?;
     fs::write(&options.svg, svg(&results)?)?;

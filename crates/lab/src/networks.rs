@@ -18,17 +18,13 @@ pub struct Networks {
 }
 
 /// Replaces this process by the program, whose exit status becomes this command's.
-///
-/// # Errors
-/// When the source tree that this command was built from is missing, or Python is.
+/// Errors: when the source tree that this command was built from is missing, or Python is.
 pub fn run(options: &Networks) -> Result<String, Box<dyn Error>> {
     script("tests/networks/run.py", &options.arguments)
 }
 
 /// Replaces this process by a script of the source tree, for the commands in the directory of this one.
-///
-/// # Errors
-/// When the source tree that this command was built from is missing, or Python is.
+/// Errors: when the source tree that this command was built from is missing, or Python is.
 pub fn script(path: &str, arguments: &[OsString]) -> Result<String, Box<dyn Error>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if !script.is_file() {

@@ -4,9 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Writes one or more lines to stdout. It is not an error when the reader is gone.
-///
-/// # Errors
-/// When they cannot be written for another reason: a disk may be full.
+/// Errors: when they cannot be written for another reason: a disk may be full.
 pub fn line(text: &dyn Display) -> io::Result<()> {
     write(&mut io::stdout().lock(), text)
 }

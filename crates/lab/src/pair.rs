@@ -14,9 +14,7 @@ const LONGEST: usize = 2048;
 /// An end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The client's.
     Client,
-    /// The server's.
     Server,
 }
 
@@ -40,9 +38,7 @@ impl Between for () {}
 pub struct Pair<B = ()> {
     /// Virtual time.
     pub now: Instant,
-    /// The client's stack.
     pub client: Stack,
-    /// The server's stack.
     pub server: Stack,
     /// From the client.
     pub up: Path,

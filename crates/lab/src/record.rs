@@ -23,9 +23,7 @@ pub struct Record {
 }
 
 /// Makes the pages. Returns the text to print.
-///
-/// # Errors
-/// One line that says what is wrong.
+/// Errors: one line that says what is wrong.
 pub fn run(options: &Record) -> Result<String, Box<dyn Error>> {
     let mut pages = Vec::new();
     for from in &options.from {

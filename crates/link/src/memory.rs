@@ -98,8 +98,10 @@ fn pair(
 /// What keeps the time and wakes receivers.
 enum TimeKeeper {
     /// A thread, in real time.
-    Thread { origin: std::time::Instant, thread: OnceLock<Thread> },
-    /// Virtual time.
+    Thread {
+        origin: std::time::Instant,
+        thread: OnceLock<Thread>,
+    },
     Virtual(VirtualTime),
 }
 
@@ -176,7 +178,6 @@ impl Shared {
     }
 }
 
-/// One direction.
 struct Direction {
     path: Path,
     /// The waker of the waiting receiver.

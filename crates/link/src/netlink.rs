@@ -97,17 +97,12 @@ pub(crate) struct Netlink(OwnedFd);
 
 impl Netlink {
     /// A socket to ask with.
-    ///
-    /// # Errors
-    /// The system's.
     pub(crate) fn open(protocol: SockProtocol) -> io::Result<Self> {
         Ok(Self(socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?))
     }
 
     /// Sends a request, and gives `each` the type and body of every message of the answer.
-    ///
-    /// # Errors
-    /// The kernel's answer, and the system's.
+    /// Errors: the kernel's answer, and the system's.
     pub(crate) fn request(&self, message: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         send(self.0.as_raw_fd(), message, MsgFlags::empty())?;
         let listed = message.get(6..8).is_some_and(|flags| flags == LIST.to_ne_bytes());
@@ -156,7 +151,6 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// The address of a value.
 pub(crate) fn address_of(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),

@@ -98,7 +98,6 @@ impl VirtualTime {
         VirtualSleep { time: self.clone(), at, sequence: None }
     }
 
-    /// Wakes `waker` at `at`.
     pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
         self.lock().insert(at, waker);
     }

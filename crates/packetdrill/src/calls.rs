@@ -42,7 +42,6 @@ impl World {
         Ok(())
     }
 
-    /// `bind`.
     pub(crate) fn bind(&mut self, fd: c_int, address: SocketAddr) -> Result<(), c_int> {
         let socket = self.socket_mut(fd)?;
         if socket.kind != Kind::Fresh || socket.local.is_some() {
@@ -52,7 +51,6 @@ impl World {
         Ok(())
     }
 
-    /// `listen`.
     pub(crate) fn listen(&mut self, fd: c_int, backlog: usize) -> Result<(), c_int> {
         self.follow_sysctl();
         let socket = self.socket(fd)?;
@@ -239,14 +237,11 @@ impl World {
     }
 
     /// The connection of a socket.
-    ///
-    /// # Errors
-    /// `ENOTCONN`.
+    /// Errors: `ENOTCONN`.
     pub(crate) fn connection_of(&self, fd: c_int) -> Result<ConnId, c_int> {
         self.socket(fd)?.connection().ok_or(ENOTCONN)
     }
 
-    /// `shutdown`.
     pub(crate) fn shutdown(&mut self, fd: c_int, how: c_int) -> Result<(), c_int> {
         self.settle(fd)?;
         if ![SHUT_RD, SHUT_WR, SHUT_RDWR].contains(&how) {
@@ -281,7 +276,6 @@ impl World {
         Ok(())
     }
 
-    /// `close`.
     pub(crate) fn close(&mut self, fd: c_int) -> Result<(), c_int> {
         let now = self.now();
         let descriptor = self.remove(fd).ok_or(libc::EBADF)?;

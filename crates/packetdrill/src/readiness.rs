@@ -150,9 +150,7 @@ impl World {
     }
 
     /// Up to `most` events; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the descriptor is not an epoll set.
+    /// Errors: if the descriptor is not an epoll set.
     pub(crate) fn epoll_events(
         &mut self,
         epoll: c_int,

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 pub(crate) enum Kind {
     /// Created, perhaps bound.
     Fresh,
-    /// It listens.
     Listener {
         /// The stack's id of the listener.
         id: ListenerId,
@@ -82,7 +81,6 @@ impl Times {
     }
 }
 
-/// A socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Socket {
     /// The state of the socket.
@@ -124,7 +122,6 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// A new socket.
     pub(crate) fn new(v6: bool, nonblocking: bool, kind: Kind, options: Options) -> Self {
         Self {
             kind,
@@ -148,7 +145,6 @@ impl Socket {
         }
     }
 
-    /// Its connection.
     pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.kind {
             Kind::Connection { id, .. } => Some(id),
@@ -156,7 +152,6 @@ impl Socket {
         }
     }
 
-    /// Its listener.
     pub(crate) fn listener(&self) -> Option<ListenerId> {
         match self.kind {
             Kind::Listener { id, .. } => Some(id),

@@ -24,7 +24,6 @@ pub(crate) struct Sending<'a> {
     full: bool,
 }
 
-/// The result of a receive.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveResult {
     /// The data. Empty with MSG_TRUNC alone.

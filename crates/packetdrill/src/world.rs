@@ -129,9 +129,7 @@ fn settled() -> Guard {
 }
 
 /// A call that does not block.
-///
-/// # Errors
-/// `EBADF` without a world.
+/// Errors: `EBADF` without a world.
 pub(crate) fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<T, c_int> {
     let mut guard = settled();
     let world = guard.as_mut().ok_or(EBADF)?;
@@ -142,9 +140,7 @@ pub(crate) fn call<T>(f: impl FnOnce(&mut World) -> Result<T, c_int>) -> Result<
 }
 
 /// A call that blocks until `attempt` has a result. Returns `None` at `until` (µs), or when nothing more can happen.
-///
-/// # Errors
-/// `EBADF` without a world.
+/// Errors: `EBADF` without a world.
 pub(crate) fn block<T>(
     until: impl FnOnce(u64) -> Option<u64>,
     mut attempt: impl FnMut(&mut World) -> Option<T>,
@@ -414,7 +410,6 @@ impl World {
         self.descriptors.insert(fd, descriptor);
     }
 
-    /// Removes a descriptor.
     pub(crate) fn remove(&mut self, fd: c_int) -> Option<Descriptor> {
         for other in self.descriptors.values_mut() {
             if let Descriptor::Epoll(epoll) = other {
@@ -424,7 +419,6 @@ impl World {
         self.descriptors.remove(&fd)
     }
 
-    /// All sockets.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (c_int, &Socket)> {
         self.descriptors.iter().filter_map(|(fd, d)| match d {
             Descriptor::Socket(socket) => Some((*fd, &**socket)),
@@ -441,9 +435,7 @@ impl World {
     }
 
     /// The socket of a descriptor.
-    ///
-    /// # Errors
-    /// `EBADF` or `ENOTSOCK`.
+    /// Errors: `EBADF` or `ENOTSOCK`.
     pub(crate) fn socket(&self, fd: c_int) -> Result<&Socket, c_int> {
         match self.descriptors.get(&fd) {
             Some(Descriptor::Socket(socket)) => Ok(socket),
@@ -453,9 +445,7 @@ impl World {
     }
 
     /// Like `socket`, mutably.
-    ///
-    /// # Errors
-    /// `EBADF` or `ENOTSOCK`.
+    /// Errors: `EBADF` or `ENOTSOCK`.
     pub(crate) fn socket_mut(&mut self, fd: c_int) -> Result<&mut Socket, c_int> {
         match self.descriptors.get_mut(&fd) {
             Some(Descriptor::Socket(socket)) => Ok(socket),
@@ -465,9 +455,7 @@ impl World {
     }
 
     /// The epoll set of a descriptor, mutably.
-    ///
-    /// # Errors
-    /// `EBADF` or `EINVAL`.
+    /// Errors: `EBADF` or `EINVAL`.
     pub(crate) fn epoll_mut(&mut self, fd: c_int) -> Result<&mut Epoll, c_int> {
         match self.descriptors.get_mut(&fd) {
             Some(Descriptor::Epoll(epoll)) => Ok(epoll),

@@ -115,7 +115,6 @@ impl Link {
         }
     }
 
-    /// Sends a request.
     pub(crate) async fn send(&mut self, request: Request<Upload>) -> Result<Response<Incoming>, Unanswered> {
         let before = Before::now(&self.heard);
         self.sender.try_send_request(request).await.map_err(|mut error| {

@@ -15,7 +15,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
 /// The most that is taken before the connect.
 const MOST: usize = 64 * 1024;
 
-/// The first data of a client.
 #[derive(Debug)]
 pub(crate) struct FirstClientData {
     bytes: Vec<u8>,
@@ -29,9 +28,7 @@ pub(crate) struct FirstClientData {
 impl FirstClientData {
     /// Reads what the client sends first, behind `bytes` that it has sent already: a whole ClientHello, or anything else.
     /// `None` if nothing comes in time. Then, and if the client has closed its direction, the next read says so.
-    ///
-    /// # Errors
-    /// The client's connection is over.
+    /// Errors: the client's connection is over.
     pub(crate) async fn read(
         near: &mut (impl AsyncRead + Unpin),
         mut bytes: Vec<u8>,

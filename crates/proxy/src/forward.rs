@@ -70,9 +70,7 @@ impl Forwarder {
     }
 
     /// Answers a request with the server's response, or says why there is none.
-    ///
-    /// # Errors
-    /// When the client has left.
+    /// Errors: when the client has left.
     pub(crate) async fn forward(
         &self,
         visitor: &Visitor,

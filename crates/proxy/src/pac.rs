@@ -8,9 +8,7 @@ use std::net::SocketAddr;
 const MOST: usize = 2000;
 
 /// The name of a host as it stands in a PAC file.
-///
-/// # Errors
-/// When it is not a host.
+/// Errors: when it is not a host.
 pub(crate) fn host(text: &str) -> Result<String, BadAuthority> {
     let authority = Authority::new(text, 1)?;
     match authority.host() {

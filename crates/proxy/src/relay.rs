@@ -11,9 +11,7 @@ use std::task::Poll;
 /// Copies until both ends have closed, beginning with `first` for the server. One that closes its direction (half-close)
 /// still gets what the other one sends. If one fails, is idle for too long, or the proxy ends, both are reset: a connection
 /// that was cut must not look like one that has ended.
-///
-/// # Errors
-/// Why it was reset.
+/// Errors: why it was reset.
 pub(crate) async fn relay(
     shared: &Shared,
     near: &mut Near,

@@ -38,9 +38,7 @@ pub(crate) struct ConfirmedClient {
 
 impl Tunnel {
     /// Finds out what to tell the client. Without good reason for an early yes this connects first.
-    ///
-    /// # Errors
-    /// The client is to be told no.
+    /// Errors: the client is to be told no.
     pub(crate) async fn open(
         shared: &Arc<Shared>,
         server: Authority,

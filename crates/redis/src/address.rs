@@ -19,7 +19,6 @@ pub(crate) enum StorePlace {
 /// Which server is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The one at this place.
     One(StorePlace),
     /// The master of this name, as the sentinels at these places say.
     Sentinel(Vec<StorePlace>, String),

@@ -18,7 +18,6 @@ fn tag(cell: usize) -> u32 {
     tags().get(cell).copied().unwrap_or_default()
 }
 
-/// The slot of a cell.
 pub(crate) fn slot(cell: usize) -> u16 {
     slot_of(&tag(cell).to_string())
 }

@@ -162,7 +162,6 @@ impl Shares {
         std::iter::once(&self.first).chain(&self.more)
     }
 
-    /// The share of this cell.
     fn of(&self, cell: usize) -> &Arc<Share> {
         cell.checked_sub(1).and_then(|cell| self.more.get(cell)).unwrap_or(&self.first)
     }

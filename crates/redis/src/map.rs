@@ -84,7 +84,6 @@ impl Report {
         self.owners.get(cell)?.as_ref()
     }
 
-    /// A cell that `id` has.
     pub(crate) fn cell_of(&self, id: &Id) -> Option<usize> {
         self.owners.iter().position(|owner| owner.as_ref() == Some(id))
     }

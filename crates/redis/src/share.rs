@@ -28,7 +28,6 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(crate) enum Source {
     One(Arc<Dialer>, StorePlace),
     Sentinel(Arc<Dialer>, Vec<StorePlace>, String),
-    /// A cell of a cluster.
     Cell(Arc<Cluster>, usize),
 }
 

@@ -68,7 +68,6 @@ impl Env {
 
     // --- addresses -----------------------------------------------------------------------------------
 
-    /// Whether `ip` is one of ours.
     #[inline]
     pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
         self.config.addresses.contains(&ip)

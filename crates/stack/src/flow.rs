@@ -214,7 +214,6 @@ impl FlowHasher {
         Self(SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()))
     }
 
-    /// The hash of a client's prefix.
     #[must_use]
     pub(crate) fn hash_client(&self, prefix: u64) -> u64 {
         let mut hasher = self.0.build_hasher();
@@ -222,7 +221,6 @@ impl FlowHasher {
         hasher.finish()
     }
 
-    /// The hash of `key`.
     #[inline]
     #[must_use]
     pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
@@ -261,7 +259,6 @@ impl FlowTable {
         self.table.insert_unique(hash, index, |i| rehash(*i));
     }
 
-    /// Removes an index.
     pub(crate) fn remove(&mut self, hash: u64, index: u32) {
         if let Ok(entry) = self.table.find_entry(hash, |i| *i == index) {
             entry.remove();

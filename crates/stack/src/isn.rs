@@ -37,7 +37,6 @@ impl IsnGenerator {
         Initial { isn: SeqNum::new((hash as u32).wrapping_add(ticks)), ts_offset: (hash >> 32) as u32 }
     }
 
-    /// The flow's timestamp at `now`.
     pub(crate) fn timestamp(&self, key: &FlowKey, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.initial(key, now).ts_offset)
     }

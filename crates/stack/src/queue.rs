@@ -26,7 +26,6 @@ impl<T: Copy + Default> Queue<T> {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Whether the queue is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == self.tail

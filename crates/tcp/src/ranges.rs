@@ -71,7 +71,6 @@ impl RangeSet {
         Some(range)
     }
 
-    /// The range that contains `seq`.
     #[must_use]
     #[inline]
     pub(crate) fn containing(&self, seq: SeqNum) -> Option<(SeqNum, SeqNum)> {

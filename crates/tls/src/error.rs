@@ -137,7 +137,6 @@ impl ConnectError {
         matches!(self, Self::MaybeDelivered(_))
     }
 
-    /// Of an error of the handshake.
     pub(crate) fn handshake(error: io::Error) -> Self {
         match of_rustls(error) {
             Ok(rustls::Error::InvalidCertificate(why)) => Self::Certificate(why),
@@ -208,7 +207,6 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    /// Of an error of rustls.
     pub(crate) fn of(error: rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(why) => Self::Certificate(why),
@@ -217,7 +215,6 @@ impl AcceptError {
         }
     }
 
-    /// Of an error of the handshake.
     pub(crate) fn handshake(error: io::Error) -> Self {
         match of_rustls(error) {
             Ok(error) => Self::of(error),

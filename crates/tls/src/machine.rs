@@ -110,9 +110,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
     }
 
     /// Reads once, and processes what has come. Returns false at the end of the stream, and after a close_notify.
-    ///
-    /// # Errors
-    /// Those of the stream. If the peer is at fault, the error contains a [`rustls::Error`]; the alert is sent.
+    /// Errors: those of the stream. If the peer is at fault, the error contains a [`rustls::Error`]; the alert is sent.
     pub(crate) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if let Some(fault) = &self.fault {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.clone())));
@@ -183,9 +181,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
 
     /// Server: reads and writes until application data may be sent: behind the server's Finished, or the client's. Records
     /// may wait to be sent then.
-    ///
-    /// # Errors
-    /// As [`Machine::poll_until`].
     pub(crate) fn poll_until_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             // rustls does not say so. But while records wait to be sent, it wants to read only if application data may be
@@ -206,9 +201,6 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
 
     /// Client: reads and writes until the server's Finished is verified. The client's Finished waits then, so that it leaves
     /// with the first data. A silent one ends at a HelloRetryRequest, too.
-    ///
-    /// # Errors
-    /// As [`Machine::poll_until`].
     pub(crate) fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.is_handshaking() {
             let retried = self.connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
@@ -226,9 +218,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Machine<IO> {
     }
 
     /// Reads and writes until `done` says so.
-    ///
-    /// # Errors
-    /// As [`Machine::poll_receive`]. [`io::ErrorKind::UnexpectedEof`] when the stream ends first.
+    /// Errors: as [`Machine::poll_receive`]. [`io::ErrorKind::UnexpectedEof`] when the stream ends first.
     pub(crate) fn poll_until(
         &mut self,
         cx: &mut Context<'_>,

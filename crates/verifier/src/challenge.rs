@@ -37,7 +37,6 @@ impl ChallengeSubject<'_> {
     }
 }
 
-/// The keys of challenges.
 #[derive(Debug)]
 pub(crate) enum ChallengeKeys {
     Own(OwnKeys),

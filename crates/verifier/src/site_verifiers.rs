@@ -232,7 +232,6 @@ fn lower(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// The result of a task.
 enum TaskResult {
     Learnt { host: String, era: u64, answer: Option<RecordAnswer> },
     Obtained { wish: Box<Wish>, result: Result<Box<ClientCertificate>, ObtainError> },

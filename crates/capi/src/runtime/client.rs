@@ -177,7 +177,6 @@ impl Started {
 /// Why there is no connection.
 #[derive(Debug)]
 pub(crate) enum ConnectFailed {
-    /// The client's error.
     Connect(ClientError),
     /// There is no descriptor for it.
     System(io::Error),

@@ -24,7 +24,6 @@ const STRANGER: Certifier = Certifier(2);
 pub const SITES_OWN: Certifier = Certifier(3);
 
 impl Certifier {
-    /// Its key.
     pub fn key(self) -> PrivateKey {
         PrivateKey::from_seed(&[self.0; 32])
     }

@@ -72,9 +72,7 @@ fn relays<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelayTo>, D:
 }
 
 /// Reads a file with settings.
-///
-/// # Errors
-/// When it cannot be read, or has a mistake.
+/// Errors: when it cannot be read, or has a mistake.
 pub fn read(path: &Path) -> Result<Settings, ConfigError> {
     config::read(path, parse)
 }

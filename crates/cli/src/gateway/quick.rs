@@ -44,9 +44,7 @@ impl Quick {
     }
 
     /// Makes the certificate of a trial, if one is wanted.
-    ///
-    /// # Errors
-    /// When it cannot be made, or the configuration is to be printed: no file could name it.
+    /// Errors: when it cannot be made, or the configuration is to be printed: no file could name it.
     pub fn self_signed(&self) -> Result<Option<SelfSigned>, Error> {
         let Some(names) = &self.tls_self_signed else { return Ok(None) };
         if self.print_config {

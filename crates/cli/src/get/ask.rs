@@ -42,7 +42,6 @@ fn method(text: &str) -> Result<Method, &'static str> {
 }
 
 impl Ask {
-    /// The method.
     pub fn method(&self, upload: bool) -> Method {
         match &self.method {
             Some(method) => method.clone(),
@@ -79,9 +78,7 @@ impl Ask {
     }
 
     /// Where to go after this report of `from`, if redirects are followed and it is one.
-    ///
-    /// # Errors
-    /// Why it cannot be followed.
+    /// Errors: why it cannot be followed.
     pub fn next(&self, from: &RedirectHop, report: &Report) -> Option<Result<RedirectHop, String>> {
         let (status, location) = (report.status?, report.location.as_deref()?);
         let leads_on = self.follow && redirect::is_redirect(status) && report.error.is_none();

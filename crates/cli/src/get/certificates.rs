@@ -68,9 +68,7 @@ impl Certificates {
     }
 
     /// The verifiers.
-    ///
-    /// # Errors
-    /// When the group is not valid, or there are not as many keys as verifiers.
+    /// Errors: when the group is not valid, or there are not as many keys as verifiers.
     pub fn issuers(&self) -> Result<Vec<AskedVerifier>, GetError> {
         if self.verifier.len() != self.verifier_key.len() {
             return Err(GetError::VerifierKeys);
@@ -95,9 +93,7 @@ impl Certificates {
 
     /// Gives a client the options, and the verifiers or the certificate in a file, for visits to these servers from this network.
     /// `record` is what a server publishes that is known to take certificates by these verifiers.
-    ///
-    /// # Errors
-    /// When the certificate in the file cannot be used for them here and now.
+    /// Errors: when the certificate in the file cannot be used for them here and now.
     pub fn configure(
         &self,
         builder: ClientBuilder,

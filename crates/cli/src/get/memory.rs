@@ -27,9 +27,6 @@ impl Memory {
     }
 
     /// Whether the file can be used, if there is one.
-    ///
-    /// # Errors
-    /// As [`CredentialCache::open`].
     pub fn check(&self) -> Result<(), Error> {
         self.cache.as_ref().map(CredentialCache::open).transpose().map(drop).map_err(Error::Cache)
     }

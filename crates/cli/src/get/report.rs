@@ -19,7 +19,6 @@ pub struct FetchStart {
 }
 
 impl FetchStart {
-    /// A fetch that starts now.
     pub fn now() -> Self {
         let now = Instant::now();
         Self { asked: now, at: now, waited: false }

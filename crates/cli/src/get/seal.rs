@@ -40,9 +40,7 @@ fn is_dns(path: &Path) -> bool {
 
 impl Seal {
     /// What seals, if the options ask for it. `dns` is the resolver that the user named.
-    ///
-    /// # Errors
-    /// When the file cannot be used, or no URL can be sealed.
+    /// Errors: when the file cannot be used, or no URL can be sealed.
     pub fn client(
         &self,
         targets: &[RedirectHop],

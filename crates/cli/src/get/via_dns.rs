@@ -36,9 +36,7 @@ fn gone(_: &str) -> Result<PathBuf, &'static str> {
 impl Options {
     /// Requests inside lookups by these options. `verifier` is the first of the two verifiers that find out whether unknown
     /// servers can reach this client, and `dns` the resolver that the user named.
-    ///
-    /// # Errors
-    /// When both verifiers have the same address, or addresses of different families, or there is no resolver.
+    /// Errors: when both verifiers have the same address, or addresses of different families, or there is no resolver.
     pub fn inside(&self, verifier: SocketAddr, dns: Option<SocketAddr>) -> Result<InsideLookups, GetError> {
         let second = self.second_verifier.ok_or(GetError::ReachPair)?;
         if !is_pair([verifier, second]) {

@@ -11,7 +11,6 @@ pub struct Redirect {
     pub to: String,
 }
 
-/// A site.
 #[derive(Debug)]
 pub struct MeasuredSite {
     pub url: HttpUrl,

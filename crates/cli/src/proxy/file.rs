@@ -35,17 +35,13 @@ impl Default for Settings {
 }
 
 /// Reads a file with settings.
-///
-/// # Errors
-/// When it cannot be read, or has a mistake.
+/// Errors: when it cannot be read, or has a mistake.
 pub fn read(path: &Path) -> Result<Settings, ConfigError> {
     config::read(path, parse)
 }
 
 /// Reads the file of a proxy that runs and began with `began`.
-///
-/// # Errors
-/// As [`read`], and when a setting needs a restart to change.
+/// Errors: as [`read`], and when a setting needs a restart to change.
 pub fn read_again(path: &Path, began: &Settings) -> Result<Settings, Error> {
     let read = config::read(path, |text| {
         let new = parse(text)?;
@@ -148,9 +144,7 @@ impl Settings {
     }
 
     /// Does what the start does with files and names, except for ports. The cache is not opened: a proxy in service has it.
-    ///
-    /// # Errors
-    /// Why a proxy would not start.
+    /// Errors: why a proxy would not start.
     pub fn check(&self) -> Result<(), Error> {
         Self { cache: None, ..self.clone() }.client()?;
         self.cache.as_ref().map_or(Ok(()), |path| {

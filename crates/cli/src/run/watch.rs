@@ -17,9 +17,7 @@ pub struct Signals {
 
 impl Signals {
     /// They no longer end this process.
-    ///
-    /// # Errors
-    /// When the system refuses.
+    /// Errors: when the system refuses.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,

@@ -49,17 +49,13 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
 }
 
 /// Reads a file with settings.
-///
-/// # Errors
-/// When it cannot be read, or has a mistake.
+/// Errors: when it cannot be read, or has a mistake.
 pub fn read(path: &Path) -> Result<Settings, ConfigError> {
     config::read(path, parse)
 }
 
 /// Reads the file of a verifier that runs and began with `began`.
-///
-/// # Errors
-/// As [`read`], and when a setting needs a restart to change.
+/// Errors: as [`read`], and when a setting needs a restart to change.
 pub fn read_again(path: &Path, began: &Settings) -> Result<Run, ConfigError> {
     config::read(path, |text| {
         let new = parse(text)?;

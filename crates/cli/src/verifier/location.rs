@@ -62,9 +62,7 @@ impl VerifierPlace {
     }
 
     /// The addresses here, by the system's resolver, those of IPv4 first. There is at least one.
-    ///
-    /// # Errors
-    /// When the name has none.
+    /// Errors: when the name has none.
     pub async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let (name, port) = match self {
             Self::At(at) => return Ok(vec![*at]),
@@ -81,7 +79,6 @@ impl VerifierPlace {
 pub struct AskedVerifier {
     /// Where it is.
     pub place: VerifierPlace,
-    /// Its key.
     pub key: PublicKey,
     /// Its vantage points.
     pub group: Vec<VantageAddress>,

@@ -145,9 +145,7 @@ impl AsapShard {
 
     /// Takes the cost of the verification from the lane, and from the source network's share of the lane. The
     /// network is a /24 or a /56, because one host may have any address in it.
-    ///
-    /// # Errors
-    /// Which of the two has too few tokens left.
+    /// Errors: which of the two has too few tokens left.
     pub(super) fn afford(&mut self, lane: Lane, prefix: u64, now: Instant) -> Result<(), Reason> {
         let half = self.config.per_second / 2;
         let (place, count, rate) = match lane {

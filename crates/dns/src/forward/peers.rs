@@ -27,7 +27,6 @@ pub enum Presence {
 /// What a genuine datagram shows about the front that sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
-    /// It is alive.
     Alive,
     /// It is at an address that is not configured.
     Nowhere,

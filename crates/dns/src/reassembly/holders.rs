@@ -87,7 +87,6 @@ impl Holders {
         self.index.find(hash(&self.hasher, prefix), same).copied()
     }
 
-    /// The sets of `holder`.
     pub(super) fn sets(&self, holder: u32) -> &[u32] {
         self.holders.get(holder as usize).map_or(&[], |holder| holder.sets.as_slice())
     }

@@ -3,7 +3,6 @@
 /// Numbers that are remembered.
 pub(super) const WIDTH: u64 = 1024;
 
-/// The state of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberState {
     No,

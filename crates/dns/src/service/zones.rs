@@ -80,9 +80,7 @@ impl ZoneFiles {
     }
 
     /// Reads all zones from the files.
-    ///
-    /// # Errors
-    /// The first file that cannot be read or has a mistake.
+    /// Errors: the first file that cannot be read or has a mistake.
     pub(super) fn read(&mut self) -> Result<Vec<ZoneData>, SetUpError> {
         let zones = self.load()?;
         self.warn(&zones);

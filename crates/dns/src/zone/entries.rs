@@ -3,7 +3,6 @@
 //! The library reads an entry but does not say where one begins. So a file is split here, and each entry is written on
 //! one line, without comments and parentheses.
 
-/// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The line at which it begins, from 1.

@@ -27,7 +27,6 @@ impl From<Record> for Located {
 pub(super) struct Reader<'r> {
     /// Returns the text of an included file.
     files: &'r mut dyn FnMut(&Path) -> io::Result<String>,
-    /// The TTL of `$TTL`.
     default_ttl: Option<u32>,
     /// The TTL of the previous record, for records without one.
     last_ttl: Option<u32>,

@@ -17,9 +17,7 @@ pub(super) struct Connected {
 }
 
 /// Connects to one of the addresses, the best one first.
-///
-/// # Errors
-/// That of the first address that failed, with the address.
+/// Errors: that of the first address that failed, with the address.
 pub(super) async fn connect(addresses: &[SocketAddr]) -> Result<Connected, (SocketAddr, io::Error)> {
     let mut attempts = FuturesUnordered::new();
     let mut left = addresses.iter().copied();

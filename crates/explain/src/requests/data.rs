@@ -5,7 +5,6 @@
 pub(super) enum Protocol {
     /// HTTP/1.x in clear.
     Http,
-    /// TLS.
     Tls(Records),
     /// Anything else, also TLS whose records cannot be followed.
     Other,
@@ -16,7 +15,6 @@ pub(super) enum Protocol {
 pub(super) enum Kind {
     /// HTTP/1.x in clear.
     Http,
-    /// TLS.
     Tls,
     /// Anything else.
     Other,
@@ -51,7 +49,6 @@ impl Protocol {
         }
     }
 
-    /// Its kind.
     pub(super) const fn kind(&self) -> Kind {
         match self {
             Self::Http => Kind::Http,

@@ -20,7 +20,6 @@ impl Histogram {
         Self { buckets: vec![0; bucket(LONGEST) + 1], count: 0 }
     }
 
-    /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         let at = bucket(time.as_secs_f64() * 1e6).min(self.buckets.len().saturating_sub(1));
         if let Some(count) = self.buckets.get_mut(at) {

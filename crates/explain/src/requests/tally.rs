@@ -113,13 +113,10 @@ pub(super) struct Server {
 /// Everything that is counted of a capture. `Display` gives tables and a plot for people, beside the Fast Open paper's numbers.
 #[derive(Debug)]
 pub struct Tally {
-    /// Frames.
     pub(super) frames: u64,
     /// TCP segments among them.
     pub(super) segments: u64,
-    /// The connections.
     pub(super) connections: Connections,
-    /// The requests.
     pub(super) requests: Requests,
     /// Sums of times.
     pub(super) sums: Sums,

@@ -93,7 +93,6 @@ pub(super) struct CertifiedOffer<'a> {
     network: NetworkId,
 }
 
-/// A certificate, and the site that sees it.
 #[derive(Debug)]
 struct SiteCertificate {
     certified: Certified,

@@ -257,7 +257,6 @@ impl EngineListener {
         (turn..count).chain(0..turn)
     }
 
-    /// The sockets of all engines.
     fn sockets(&self) -> Vec<(Weak<Shared>, ListenerId)> {
         self.parts.iter().map(|part| (Arc::downgrade(&part.shared), part.id)).collect()
     }

@@ -43,7 +43,6 @@ struct State {
     machine: Mutex<(Verifier, ChaCha20Rng)>,
     /// What its servers trust.
     trusted: Mutex<Vec<Trusted>>,
-    /// Its engines.
     engines: Mutex<Vec<Weak<Shared>>>,
 }
 
@@ -288,7 +287,6 @@ impl VerifierDesk {
         self.listeners.insert(id, Listening { trust, guard });
     }
 
-    /// A listener has ended.
     pub(crate) fn end(&mut self, id: ListenerId) {
         self.listeners.remove(&id);
     }

@@ -34,9 +34,6 @@ impl LookupMemory {
     }
 
     /// With the file at `path`. [`LookupMemory::save`] writes it. On an unknown network it is not used.
-    ///
-    /// # Errors
-    /// As [`CredentialCache::open`].
     pub(crate) fn open(path: impl Into<PathBuf>, network: NetworkId) -> Result<Self, CacheError> {
         let mut memory = Self::new(network);
         if network.is_known() {
@@ -53,9 +50,6 @@ impl LookupMemory {
     }
 
     /// Writes what was learnt into the file, if there is one and anything changed. Blocks.
-    ///
-    /// # Errors
-    /// As [`CredentialCache::update`].
     pub(crate) fn save(&mut self) -> Result<(), CacheError> {
         let clock = self.time.clock();
         self.save_at(&clock)

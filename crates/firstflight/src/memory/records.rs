@@ -39,7 +39,6 @@ pub(crate) struct KnownServer {
     pub asked: Option<Instant>,
 }
 
-/// The records.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     known: HashMap<NamedServer, KnownServer>,

@@ -21,7 +21,6 @@ pub struct RelayTarget {
     places: Vec<FamilyAddresses>,
 }
 
-/// The addresses of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FamilyAddresses {
     /// To which the client would have sent its SYN.

@@ -77,7 +77,6 @@ pub(super) fn serve(
     Ok(Some(Served { endpoint, port, listeners }))
 }
 
-/// Sockets for `addresses` with one port.
 fn link(addresses: &[SocketAddr], port: u16) -> io::Result<UdpLink> {
     let mut all: Option<UdpLink> = None;
     for address in addresses {

@@ -73,9 +73,7 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// TLS to the backends of a service.
-///
-/// # Errors
-/// When a file cannot be used.
+/// Errors: when a file cannot be used.
 pub(super) fn connector(config: &config::Service) -> Result<Option<Connector>, ConfigError> {
     let Some(tls) = config.tls.as_ref().map(toml::Spanned::get_ref) else { return Ok(None) };
     let builder = Connector::builder().timeout(config.connect_timeout.0);
@@ -97,9 +95,7 @@ pub(super) fn connector(config: &config::Service) -> Result<Option<Connector>, C
 
 /// Connects, writes a PROXY header if there is one, and makes TLS if the service has it. The connection has its share of
 /// the process's descriptors.
-///
-/// # Errors
-/// When any of it fails, or takes longer than `within`.
+/// Errors: when any of it fails, or takes longer than `within`.
 pub(super) async fn dial(
     service: &Service,
     backend: &Backend,
@@ -112,9 +108,7 @@ pub(super) async fn dial(
 }
 
 /// The same for a check, which has one of the descriptors that are left for other purposes.
-///
-/// # Errors
-/// As above.
+/// Errors: as above.
 pub(super) async fn dial_with(
     service: &Service,
     backend: &Backend,

@@ -89,9 +89,7 @@ impl Drop for Link {
 
 impl Link {
     /// Makes a connection. `freed` hears when a place becomes free.
-    ///
-    /// # Errors
-    /// When the backend's side of it cannot be written.
+    /// Errors: when the backend's side of it cannot be written.
     pub(super) async fn over<T>(
         io: T,
         window: u32,
@@ -248,9 +246,7 @@ impl Slot {
     }
 
     /// Sends a request.
-    ///
-    /// # Errors
-    /// When there is no response.
+    /// Errors: when there is no response.
     pub(super) async fn send(
         mut self,
         request: Request<Upload>,

@@ -171,7 +171,6 @@ async fn check_again_and_again(service: Arc<Service>, backend: Arc<Backend>, hea
     }
 }
 
-/// One check.
 async fn check(service: &Service, backend: &Backend, health: &Health) -> Result<(), DialError> {
     let header = if service.config.proxy_protocol { Some(proxy_header::local()?) } else { None };
     let mut io = super::dial::dial_with(service, backend, header.as_deref(), health.timeout.0, None).await?;

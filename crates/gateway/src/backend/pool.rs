@@ -89,9 +89,7 @@ pub(crate) struct SendError {
 
 impl Sender {
     /// Sends a request.
-    ///
-    /// # Errors
-    /// When there is no response.
+    /// Errors: when there is no response.
     pub(crate) async fn send(
         &mut self,
         request: Request<Upload>,
@@ -185,7 +183,6 @@ pub(crate) struct PoolOpen<'a> {
     pub(crate) avoid: &'a [Arc<Backend>],
 }
 
-/// A connection for a request.
 pub(crate) struct RequestConnection {
     pub(crate) sender: Sender,
     pub(crate) lease: Lease,
@@ -195,9 +192,7 @@ pub(crate) struct RequestConnection {
 
 impl Service {
     /// A connection for a request, to any backend that can be reached.
-    ///
-    /// # Errors
-    /// The last one.
+    /// Errors: the last one.
     pub(crate) async fn open(self: &Arc<Self>, how: PoolOpen<'_>) -> Result<RequestConnection, DialError> {
         let (mut tried, mut last) = (how.avoid.to_vec(), DialError::NoBackend);
         let mut avoided = tried.len();

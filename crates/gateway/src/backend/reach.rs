@@ -20,7 +20,6 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// That of this process.
     pub(super) fn of_process() -> Self {
         static OF_PROCESS: LazyLock<Reach> = LazyLock::new(|| Reach::new(Lookups::system(KEPT)));
         OF_PROCESS.clone()

@@ -87,9 +87,7 @@ impl Shared {
 
     /// A place, on a connection that there is, or on a new one. Requests that wait share one dial, as far as its connection will have room for them; `dial` begins another one. If it fails, all
     /// that wait for it fail.
-    ///
-    /// # Errors
-    /// When no connection is made within this time.
+    /// Errors: when no connection is made within this time.
     pub(super) async fn place(
         self: &Arc<Self>,
         with_body: bool,

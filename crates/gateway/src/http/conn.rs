@@ -178,9 +178,7 @@ impl Watch {
     /// Waits until the client is confirmed. `by_task` says that the caller runs in the task that drives the connection, as
     /// requests of HTTP/1.1 do: hyper does not read then, so the caller has to. Requests of HTTP/2 have tasks of their own,
     /// and must leave the connection to its task.
-    ///
-    /// # Errors
-    /// When the connection ends first.
+    /// Errors: when the connection ends first.
     pub(super) async fn confirmed(&mut self, by_task: bool) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
         if by_task {

@@ -102,9 +102,7 @@ struct RequestFacts {
 }
 
 /// Answers a request.
-///
-/// # Errors
-/// When the client's connection has ended.
+/// Errors: when the client's connection has ended.
 pub(super) fn handle(
     request: Request<RequestBody>,
     context: Arc<Context>,

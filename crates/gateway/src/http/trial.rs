@@ -24,9 +24,7 @@ pub(super) enum Trial {
 }
 
 /// The answer to a request. `None` if it is about a file.
-///
-/// # Errors
-/// When the body does not come whole.
+/// Errors: when the body does not come whole.
 pub(super) async fn answer(ask: &mut Ask) -> Result<Option<Response<Trial>>, Failure> {
     let echoes = match (&ask.parts.method, ask.parts.uri.path()) {
         (&Method::POST, "/echo") => true,

@@ -44,9 +44,7 @@ pub(super) struct Root {
 
 impl Root {
     /// Opens the directory.
-    ///
-    /// # Errors
-    /// When it is no directory, or cannot be read.
+    /// Errors: when it is no directory, or cannot be read.
     pub(super) fn new(path: &Path) -> std::result::Result<Self, RootError> {
         let path = std::path::absolute(path).map_err(RootError::Unreadable)?;
         // It is not listed, but a missing permission should be reported now.
@@ -59,10 +57,8 @@ impl Root {
     }
 
     /// Opens what is at `below`, for reading. It may be no regular file. Unless `hidden`, no link may lead to a hidden name.
-    ///
-    /// # Errors
-    /// Those of the system. [`Errno::XDEV`] or [`Errno::LOOP`] if links lead out of the root, [`Errno::NOENT`] if they lead to
-    /// a hidden name.
+    /// Errors: those of the system. [`Errno::XDEV`] or [`Errno::LOOP`] if links lead out of the root, [`Errno::NOENT`]
+    /// if they lead to a hidden name.
     pub(super) fn open(&self, below: &Path, hidden: bool) -> Result<File> {
         self.open_by(below, hidden, beneath)
     }

@@ -100,9 +100,7 @@ impl FileBody {
 }
 
 /// Opens a regular file.
-///
-/// # Errors
-/// Errors of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
+/// Errors: those of the system. [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
 fn open_file(path: &Path) -> io::Result<File> {
     // Check before opening, because opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {

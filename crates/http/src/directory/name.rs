@@ -14,10 +14,8 @@ const WELL_KNOWN: &[u8] = b".well-known";
 
 /// The path, below the root, of the file for the path of a URL. A path that ends with a slash names the index of a
 /// directory. `hidden` allows names that begin with a dot.
-///
-/// # Errors
-/// 404 for names that no file has or that are hidden. 403 for `..`, before the disk is asked, so that clients do not learn
-/// what exists outside.
+/// Errors: 404 for names that no file has or that are hidden. 403 for `..`, before the disk is asked, so that clients
+/// do not learn what exists outside.
 pub(super) fn below_root(url_path: &str, hidden: bool) -> Result<PathBuf, StatusCode> {
     let decoded: Vec<u8> = percent_decode_str(url_path).collect();
     if decoded.contains(&0) {

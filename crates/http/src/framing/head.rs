@@ -45,9 +45,7 @@ impl Scan {
 
     /// The end of the head. Empty lines in front of it are removed. A bare LF ends a line, too (RFC 9112 §2.2): what is
     /// passed on has CRLF.
-    ///
-    /// # Errors
-    /// The status for a head that is too long, or cannot become one.
+    /// Errors: the status for a head that is too long, or cannot become one.
     pub(super) fn find_end(
         &mut self,
         input: &mut Vec<u8>,
@@ -135,9 +133,7 @@ pub(super) fn line_for_refusal(input: &[u8]) -> String {
 }
 
 /// Reads a whole head with so many lines of fields, and writes it as it is passed on, in at most `most` bytes.
-///
-/// # Errors
-/// How it is refused.
+/// Errors: how it is refused.
 pub(super) fn read(head: &[u8], lines: usize, most: usize, out: &mut Vec<u8>) -> Result<Body, Refused> {
     let read = read_into(head, lines, out).and_then(|body| match out.len() <= most {
         true => Ok(body),

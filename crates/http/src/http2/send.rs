@@ -23,7 +23,6 @@ const PIECE: usize = 16 * 1024;
 /// A client that takes less than this in the time that it has counts as one that takes nothing, bytes.
 const PROGRESS: usize = 1024;
 
-/// How a stream ended.
 pub(super) enum StreamEnd {
     /// The response is whole.
     Answered,

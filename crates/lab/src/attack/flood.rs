@@ -70,7 +70,6 @@ pub struct FloodDamage {
 }
 
 impl Flood {
-    /// Runs the flood.
     pub fn run(self) -> FloodDamage {
         let mut world = World::new();
         let server = address(1);

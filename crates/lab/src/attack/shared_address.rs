@@ -55,7 +55,6 @@ pub struct Visits {
 }
 
 impl Office {
-    /// Runs the visits.
     pub fn run(self) -> Option<Visits> {
         let mut world = World::seeded(self.seed);
         let (server, office) = (address(1), address(2));

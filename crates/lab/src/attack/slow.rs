@@ -38,7 +38,6 @@ impl Settings {
 /// What the server holds at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldResources {
-    /// Connections.
     pub connections: usize,
     /// Bytes in send and receive buffers.
     pub bytes: usize,

@@ -15,7 +15,6 @@ pub use server::{Server, run as run_server};
 
 /// Bytes of a transfer.
 const BYTES: u64 = 400_000_000;
-/// The core of curl.
 const CURL_CORE: &str = "0";
 
 /// Who serves.

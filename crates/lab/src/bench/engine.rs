@@ -78,7 +78,6 @@ impl Row {
 /// All rounds of a row.
 #[derive(Debug)]
 pub struct Series {
-    /// The row.
     pub row: Row,
     /// One sample for each round.
     pub samples: Vec<Sample>,
@@ -97,7 +96,6 @@ pub struct Results {
 }
 
 impl Results {
-    /// The samples of `row`.
     pub fn samples(&self, row: Row) -> &[Sample] {
         self.rows.iter().find(|s| s.row == row).map_or(&[], |s| &s.samples)
     }

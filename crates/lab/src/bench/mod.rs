@@ -70,7 +70,6 @@ pub enum BenchError {
     Refused {
         /// Which stack and command.
         what: &'static str,
-        /// Its error.
         why: String,
     },
     /// Bytes or outcomes are not the ones to be measured, so the figures would be wrong.

@@ -28,9 +28,7 @@ pub enum OpenBy {
 
 /// A client's and a server's stack, and the packets between them.
 pub struct Pair {
-    /// The client's stack.
     pub client: Stack,
-    /// The server's stack.
     pub server: Stack,
     /// Packets to the server.
     pub up: Batch,

@@ -75,11 +75,8 @@ impl Device for Port {
     }
 }
 
-/// One end.
 pub struct SmoltcpEnd {
-    /// Its interface.
     pub interface: Interface,
-    /// Its sockets.
     pub sockets: SocketSet<'static>,
     device: Port,
 }
@@ -133,9 +130,7 @@ impl SmoltcpEnd {
 
 /// A client's and a server's end.
 pub struct Pair {
-    /// The client's end.
     pub client: SmoltcpEnd,
-    /// The server's end.
     pub server: SmoltcpEnd,
     /// Virtual time.
     pub now: Instant,

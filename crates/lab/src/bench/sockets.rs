@@ -26,7 +26,6 @@ const BATCH: u64 = 1024;
 /// The system's TCP keeps ports for a second after a connection, so its servers have several addresses.
 const ADDRESSES: u8 = 64;
 
-/// The rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
     /// The stack alone.

@@ -45,7 +45,6 @@ impl TokenLog for Tokens {
     }
 }
 
-/// One end.
 struct QuicEnd {
     endpoint: Endpoint,
     connections: BTreeMap<usize, (ConnectionHandle, Connection)>,

@@ -32,7 +32,6 @@ pub struct Congestion {
     json: bool,
 }
 
-/// A bottleneck.
 struct BottleneckPlace {
     name: &'static str,
     /// Round-trip time, ms.

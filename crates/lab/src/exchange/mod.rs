@@ -53,7 +53,6 @@ pub type Gate = Box<dyn FnMut(&mut Vec<u8>) -> bool>;
 /// Makes the application of each connection that the server accepts.
 pub type Service = Box<dyn FnMut() -> Box<dyn Session>>;
 
-/// Settings.
 pub struct Setting {
     /// Each direction of the path.
     pub path: PathConfig,
@@ -129,9 +128,7 @@ fn stack(ip: &[IpAddr], udp: u16, secret: u8, setting: &Setting) -> Stack {
 
 impl Exchange {
     /// Makes both ends. `service` serves each connection.
-    ///
-    /// # Errors
-    /// A setting of the path is not valid.
+    /// Errors: a setting of the path is not valid.
     pub fn new(setting: &Setting, service: Service) -> Result<Self, PathError> {
         let mut server = stack(&[SERVER], SERVER_UDP, 2, setting);
         let pending = Arc::new(PendingLimit::with_clients(PENDING, PENDING));
@@ -198,7 +195,6 @@ impl Exchange {
         self.pair.client.connect(remote, data, config, self.pair.now).ok().map(|(id, _)| id)
     }
 
-    /// Runs for `time`.
     pub fn run(&mut self, time: Duration) {
         let end = self.pair.now + time;
         while self.step(end) {}

@@ -163,7 +163,6 @@ fn of_nginx(results: &Results, row: &Row, each: fn(&Sample) -> Option<f64>) -> C
     ratio.map(|ratio| Cell::Median(ratio, 2)).into()
 }
 
-/// The report.
 pub fn report(results: &Results) -> Report {
     let ratios =
         Kind::ALL.iter().filter_map(|kind| Some((kind.name().to_owned(), json!(ratio(results, *kind)?))));

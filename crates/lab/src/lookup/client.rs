@@ -20,7 +20,6 @@ const PLAIN: u16 = 1;
 /// Id of the question in the thesis' form.
 const CARRIED: u16 = 2;
 
-/// The client.
 pub struct Client {
     stack: Stack,
     certificate: Arc<ClientCertificate>,

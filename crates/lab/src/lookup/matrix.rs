@@ -28,9 +28,7 @@ pub struct Matrix {
 
 impl Matrix {
     /// Reads a file whose times have this many milliseconds in a unit.
-    ///
-    /// # Errors
-    /// One line that says what is wrong with the file.
+    /// Errors: one line that says what is wrong with the file.
     pub fn read(path: &Path, unit_ms: f64) -> Result<Self, String> {
         let wrong = |what: String| format!("{}: {what}", path.display());
         let len = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -72,9 +70,7 @@ impl Matrix {
     }
 
     /// Up to `count` nodes at random of which every pair was measured, as a full matrix, row by row.
-    ///
-    /// # Errors
-    /// There are no three such nodes.
+    /// Errors: there are no three such nodes.
     pub fn choose(&self, count: usize, seed: u64) -> Result<(usize, Vec<f64>), String> {
         let mut random = ChaCha20Rng::seed_from_u64(seed ^ 0x6e0d);
         let mut order: Vec<u32> = (0..self.nodes as u32).collect();

@@ -46,7 +46,6 @@ pub fn asked(message: &[u8]) -> Option<(u16, Name)> {
     Some((message.metadata.id, message.queries.first()?.name().clone()))
 }
 
-/// An answer to `query` with `address`.
 fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let (id, name) = asked(query)?;
     let mut message = Message::new(id, MessageType::Response, OpCode::Query);
@@ -137,7 +136,6 @@ impl NameServer {
 /// What the resolver does with a question of the client.
 #[derive(Debug)]
 pub enum Resolved {
-    /// It has the answer.
     Answer(Vec<u8>),
     /// It asks the name server, after this many round trips to it for the parent names.
     Ask(u32),

@@ -6,7 +6,6 @@ use crate::figure::Figure;
 use serde_json::json;
 use std::fmt::Write;
 
-/// All ratios of one case and way.
 pub fn ratios(trials: &[Trial], case: ResolverCase, way: RequestWay, time: Time) -> Figure {
     Figure::new(trials.iter().filter(|trial| trial.case == case).filter_map(|trial| trial.ratio(way, time)))
 }

@@ -213,7 +213,6 @@ impl World {
         self.now += Duration::from_secs(1);
     }
 
-    /// Fetches one page.
     pub fn fetch(&mut self) -> Option<MeasuredPage> {
         let began = self.now;
         for question in self.client.begin(self.setting.way, self.now, false) {

@@ -19,9 +19,7 @@ const LARGEST_PAGE: usize = 1 << 30;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Reads the pages of a file.
-///
-/// # Errors
-/// One line that says what is wrong with the file.
+/// Errors: one line that says what is wrong with the file.
 pub fn read(path: &Path) -> Result<Vec<Page>, String> {
     let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
     let len = fs::metadata(path).map_err(|error| wrong(&error))?.len();
@@ -100,9 +98,7 @@ fn resource(value: &Value) -> Result<Resource, String> {
 }
 
 /// What the model relies on.
-///
-/// # Errors
-/// What is wrong, to follow the page's name.
+/// Errors: what is wrong, to follow the page's name.
 pub fn check(page: &Page) -> Result<(), String> {
     let resources = &page.resources;
     if resources.first().is_none_or(|first| first.kind != Kind::Html) {

@@ -27,9 +27,7 @@ struct Entry<'a> {
 }
 
 /// Reads the first page.
-///
-/// # Errors
-/// What is missing.
+/// Errors: what is missing.
 pub fn page(har: &Value) -> Result<HarContent, String> {
     let list =
         har.pointer("/log/entries").and_then(Value::as_array).ok_or("a HAR file without log.entries")?;

@@ -22,9 +22,7 @@ pub struct Line {
 
 impl Line {
     /// The path from the client and the path to it. `seed` decides random events, if the line has any.
-    ///
-    /// # Errors
-    /// A setting of the line is invalid.
+    /// Errors: a setting of the line is invalid.
     pub fn paths(&self, seed: u64) -> Result<(Path, Path), PathError> {
         let path = |rate: u64| {
             PathConfig::with_delay(self.rtt / 2)

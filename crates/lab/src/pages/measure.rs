@@ -10,7 +10,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// A cell of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableCell {
     /// Number of the page.
@@ -52,7 +51,6 @@ impl Results {
         Some((1.0 - self.seconds(case)? / before) * 100.0)
     }
 
-    /// All cases.
     pub fn cases(&self) -> impl Iterator<Item = &TableCell> {
         self.cases.iter().map(|(case, _)| case)
     }
@@ -83,9 +81,7 @@ fn cases(options: &Pages, pages: &[Page]) -> Vec<TableCell> {
 }
 
 /// Draws the first load of the only page by the only row.
-///
-/// # Errors
-/// One line: there are several, or the page never loads, or the file's name does not say what it is.
+/// Errors: one line: there are several, or the page never loads, or the file's name does not say what it is.
 pub fn waterfall(options: &Pages, pages: &[Page], path: &Path) -> Result<String, String> {
     let ([page], [row], [rtt]) = (pages, options.row.as_slice(), options.rtt.as_slice()) else {
         return Err("--waterfall draws one load: give one --row, one --rtt and, with --only, one page".into());

@@ -187,9 +187,7 @@ impl Pages {
     }
 
     /// The pages to load.
-    ///
-    /// # Errors
-    /// One line: the file cannot be read, or has no such page.
+    /// Errors: one line: the file cannot be read, or has no such page.
     pub fn pages(&self) -> Result<Vec<Page>, String> {
         let mut pages = match &self.page {
             Some(file) => file::read(file)?,

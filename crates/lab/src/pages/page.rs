@@ -10,14 +10,12 @@ pub enum Kind {
     Html,
     /// A style sheet.
     Style,
-    /// A script.
     Script,
     /// An image, or anything else that nothing waits for.
     Image,
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Html, Self::Style, Self::Script, Self::Image];
 
     /// Its name in `--describe`.
@@ -74,7 +72,6 @@ impl Resource {
     }
 }
 
-/// A page.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub name: String,

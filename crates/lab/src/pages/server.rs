@@ -90,7 +90,6 @@ struct Conversation {
     answered: bool,
 }
 
-/// All servers.
 #[derive(Debug)]
 pub struct Servers {
     listeners: Vec<ListenerId>,

@@ -10,7 +10,6 @@ pub struct Lookup {
     pub answered: Option<Instant>,
 }
 
-/// A connection.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenedConnection {
     pub host: usize,

@@ -48,9 +48,6 @@ fn title(page: &Page, case: TableCell, load: &Load) -> String {
 }
 
 /// The drawing.
-///
-/// # Errors
-/// When it cannot be drawn.
 pub fn svg(page: &Page, case: TableCell, load: &Load) -> Result<String, String> {
     let order = order(load);
     let (bottom, width) = (TOP + ROW * order.len() as i32, LABELS + ROOM as i32 + 40);

@@ -27,7 +27,6 @@ pub struct Steps {
     json: bool,
 }
 
-/// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A verifier checks a client's signature and makes a certificate.

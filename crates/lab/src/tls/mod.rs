@@ -66,17 +66,13 @@ pub enum WireEnd {
 }
 
 /// Replaces this process by the script.
-///
-/// # Errors
-/// When the source tree that this command was built from is missing, or Python is.
+/// Errors: when the source tree that this command was built from is missing, or Python is.
 pub fn run(options: &Tls) -> Result<String, Box<dyn Error>> {
     script("tests/tls/run.py", &options.arguments)
 }
 
 /// Runs an end.
-///
-/// # Errors
-/// When it cannot begin, or a visit cannot be made.
+/// Errors: when it cannot begin, or a visit cannot be made.
 pub fn end(end: &WireEnd) -> Result<String, Failure> {
     match end {
         WireEnd::Files { directory, chain } => files::write(directory, *chain),

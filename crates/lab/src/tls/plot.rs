@@ -20,9 +20,7 @@ fn read(row: &Value) -> Option<Row<'_>> {
 }
 
 /// The plot.
-///
-/// # Errors
-/// When these are no results of `tls --json`.
+/// Errors: when these are no results of `tls --json`.
 pub fn svg(results: &Value) -> Result<String, String> {
     let rows = results.get("rows").and_then(Value::as_array);
     let rows: Option<Vec<Row<'_>>> = rows.and_then(|rows| rows.iter().map(read).collect());

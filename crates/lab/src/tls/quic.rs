@@ -18,7 +18,6 @@ const ALPN: &[u8] = b"hq";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: www.example.com\r\nConnection: close\r\n\r\n";
 const ANSWER: [u8; 1000] = [b'r'; 1000];
 
-/// Serves at `at`.
 pub fn serve(files: &Path, at: SocketAddr) -> Result<Endpoint, Failure> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(files.join("chain.pem"))?.collect();
     let key = PrivateKeyDer::from_pem_file(files.join("key.pem"))?;

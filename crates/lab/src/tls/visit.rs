@@ -39,7 +39,6 @@ pub enum Seal {
     Stale,
 }
 
-/// One visit.
 #[derive(Debug, Clone)]
 pub struct Visit {
     pub way: PacketWay,
@@ -57,9 +56,7 @@ pub struct Visit {
 
 impl Visit {
     /// Reads a visit.
-    ///
-    /// # Errors
-    /// Names the member that is wrong.
+    /// Errors: Names the member that is wrong.
     pub fn read(visit: &Value) -> Result<Self, Failure> {
         let text = |name: &str| visit.get(name).and_then(Value::as_str).unwrap_or_default();
         let set = |name: &str| visit.get(name).and_then(Value::as_bool).unwrap_or_default();

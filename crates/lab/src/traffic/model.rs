@@ -93,7 +93,6 @@ impl Dice {
         f64::from(self.0.next_u32()) / (f64::from(u32::MAX) + 1.0)
     }
 
-    /// One of `count`.
     pub fn below(&mut self, count: usize) -> usize {
         (self.uniform() * count as f64) as usize
     }
@@ -110,7 +109,6 @@ impl Dice {
     }
 }
 
-/// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The silence before it, ms.
@@ -131,7 +129,6 @@ pub enum Extent {
     NeverOpens,
 }
 
-/// A connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
     pub service: &'static Service,

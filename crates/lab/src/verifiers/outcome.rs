@@ -132,7 +132,6 @@ impl NodeResults {
 pub struct Outcome {
     /// Where it comes from.
     pub topology: Topology,
-    /// Its routing.
     pub routing: Routing,
     /// Nodes of the connected graph.
     pub nodes: usize,

@@ -41,7 +41,6 @@ impl Paths {
         self.enter[destination].wrapping_sub(self.enter[node]) < self.size[node]
     }
 
-    /// Whether one of `nodes` is on the path to `destination`.
     pub fn passes_any(&self, nodes: &[Node], destination: Node) -> bool {
         nodes.iter().any(|&node| self.passes(node, destination))
     }

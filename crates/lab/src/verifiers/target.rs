@@ -24,7 +24,6 @@ pub struct Attacker {
 }
 
 impl Attacker {
-    /// An attacker on `nodes`.
     pub fn new(nodes: Vec<Node>, destinations: &[Node]) -> Self {
         let target = |&destination: &Node| Target { destination, verifiers: 0, sources: 0 };
         let targets = destinations.iter().map(target).collect();

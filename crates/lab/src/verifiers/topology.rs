@@ -42,9 +42,7 @@ pub struct MeasuredGraph {
 impl MeasuredGraph {
     /// Reads links, one a line: two names with `|`, `,` or spaces between, as `1|11537|0`. What follows is not used, and
     /// lines that begin with `#` are not read. Nodes outside the largest component are left out.
-    ///
-    /// # Errors
-    /// One line that says what is wrong with the file.
+    /// Errors: one line that says what is wrong with the file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let wrong = |what: String| format!("{}: {what}", path.display());
         let len = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();

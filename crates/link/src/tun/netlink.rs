@@ -76,10 +76,7 @@ const NEIGHBOUR_BYTES: usize = 12;
 const TRAFFIC_BYTES: usize = 20;
 
 /// Adds `address` to the device with number `index`. The prefix is routed into the device.
-///
-/// # Errors
-/// The kernel's answer, with `EEXIST` if the device has the address already. `EPROTO` if the answer is
-/// invalid.
+/// Errors: the kernel's answer, with `EEXIST` if the device has the address already. `EPROTO` if the answer is invalid.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     let mut body = vec![family(address), prefix, NO_DUPLICATE_DETECTION, SCOPE_UNIVERSE];
     body.extend_from_slice(&index.to_ne_bytes());
@@ -90,9 +87,8 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result
 
 /// Lets the device with number `index`, which is down, have no queueing discipline (`noqueue`): packets go straight into
 /// the queues of the driver.
-///
-/// # Errors
-/// The kernel's answer, for example if it has no queueing disciplines at all. `EPROTO` if the answer is invalid.
+/// Errors: the kernel's answer, for example if it has no queueing disciplines at all. `EPROTO` if the answer is
+/// invalid.
 pub(super) fn without_discipline(index: u32) -> io::Result<()> {
     // struct tcmsg: family, padding, index, own handle (the kernel chooses), parent, and information.
     let mut body = vec![0; TRAFFIC_BYTES];
@@ -103,9 +99,7 @@ pub(super) fn without_discipline(index: u32) -> io::Result<()> {
 }
 
 /// Moves the device with number `index` to `namespace`, where it is called `name`.
-///
-/// # Errors
-/// The kernel's answer, with `EEXIST` if a device of that name exists already. `EPROTO` if the answer is
+/// Errors: the kernel's answer, with `EEXIST` if a device of that name exists already. `EPROTO` if the answer is
 /// invalid.
 pub(super) fn move_device(index: u32, namespace: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // struct ifinfomsg: family, padding, type, index, flags, and which flags to change: none.
@@ -119,9 +113,7 @@ pub(super) fn move_device(index: u32, namespace: BorrowedFd<'_>, name: &str) -> 
 }
 
 /// Waits until the kernel accepts packets for `address`, which is one of its own.
-///
-/// # Errors
-/// The kernel's answer; `ETIMEDOUT` after five seconds.
+/// Errors: the kernel's answer; `ETIMEDOUT` after five seconds.
 pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
     let bits = if address.is_ipv4() { 32 } else { 128 };
     // struct rtmsg: family, length of the destination, and no further conditions.
@@ -142,9 +134,6 @@ pub(super) fn wait_until_local(address: IpAddr) -> io::Result<()> {
 }
 
 /// The link-layer address of a neighbour on the device with number `index`, if the kernel knows it (Linux 5.0).
-///
-/// # Errors
-/// The system's.
 pub(super) fn link_address(index: u32, neighbour: IpAddr) -> io::Result<Option<Vec<u8>>> {
     // struct ndmsg: family, padding, index, and no further conditions.
     let mut body = vec![0; NEIGHBOUR_BYTES];

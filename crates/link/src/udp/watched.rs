@@ -54,9 +54,7 @@ mod unix {
         }
 
         /// Receives with `receive`, which says whether it has read all that there was.
-        ///
-        /// # Errors
-        /// [`io::ErrorKind::WouldBlock`] if there is nothing, and those of `receive`.
+        /// Errors: [`io::ErrorKind::WouldBlock`] if there is nothing, and those of `receive`.
         pub(in super::super) fn try_recv(
             &self,
             receive: impl FnOnce(UdpSockRef<'_>) -> io::Result<bool>,

@@ -26,9 +26,6 @@ pub(super) struct Present {
 }
 
 /// Counts the kernel's connections at `at`, without sockets that listen.
-///
-/// # Errors
-/// The system's.
 pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
     let mut present = Present::default();
     each(at, |is_over, _| *if is_over { &mut present.ended } else { &mut present.live } += 1)?;
@@ -36,9 +33,6 @@ pub(super) fn at(at: SocketAddr) -> io::Result<Present> {
 }
 
 /// The other ends of the kernel's connections at `at`: those that begin or are open, and those that are over, in TIME-WAIT.
-///
-/// # Errors
-/// The system's.
 pub(super) fn peers(at: SocketAddr) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
     let (mut live, mut ended) = (Vec::new(), Vec::new());
     each(at, |is_over, peer| if is_over { &mut ended } else { &mut live }.push(peer))?;

@@ -239,9 +239,6 @@ fn text(value: &[u8]) -> String {
 }
 
 /// The addresses of a device that are valid everywhere and stay.
-///
-/// # Errors
-/// The system's.
 pub(super) fn addresses(device: u32) -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
     let list = message(GET_ADDRESS, LIST, &[0; ADDRESS_BYTES]);
@@ -301,9 +298,6 @@ fn queues(name: &str) -> u32 {
 }
 
 /// Whether the device has a hook of tc where packets come in (`clsact` or `ingress`).
-///
-/// # Errors
-/// The system's.
 pub(super) fn has_ingress_hook(device: u32) -> io::Result<bool> {
     let mut question = vec![0; DISCIPLINE_BYTES];
     question.splice(4..8, device.to_ne_bytes());
@@ -320,9 +314,6 @@ pub(super) fn has_ingress_hook(device: u32) -> io::Result<bool> {
 }
 
 /// Whether a program of XDP is on the device.
-///
-/// # Errors
-/// The system's.
 pub(super) fn has_program(device: u32) -> io::Result<bool> {
     let mut found = false;
     Netlink::open(SockProtocol::NetlinkRoute)?.request(&question(device), |_, body| {

@@ -31,9 +31,6 @@ const IPV6: u8 = 10;
 const ACCEPT: u32 = 1;
 
 /// The first thing that would see or drop packets to this host, in words. `None` if there is nothing.
-///
-/// # Errors
-/// The system's.
 pub(super) fn in_the_way(index: u32) -> io::Result<Option<String>> {
     if let Some(chain) = chain()? {
         return Ok(Some(format!("the chain {chain} of nftables has rules or drops packets")));

@@ -38,9 +38,7 @@ impl PassedConnections {
 impl Attached {
     /// These are the engine's connections, which it keeps when others are passed. One whose client has begun another one in its place, which
     /// was passed, stays that.
-    ///
-    /// # Errors
-    /// The first one. It goes on with the others.
+    /// Errors: the first one. It goes on with the others.
     pub(super) fn keep(&self, four_tuples: &[FourTuple]) -> io::Result<()> {
         let Some(maps) = self.maps() else { return Ok(()) };
         // From here on the epoch stays.

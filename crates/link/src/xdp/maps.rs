@@ -234,9 +234,8 @@ impl Maps {
     }
 
     /// This connection of `remote` to `local` has this owner.
-    ///
-    /// # Errors
-    /// The system's: [`io::ErrorKind::ArgumentListTooLong`] if there is no room, and without privileges before Linux 5.19.
+    /// Errors: the system's: [`io::ErrorKind::ArgumentListTooLong`] if there is no room, and without privileges before
+    /// Linux 5.19.
     pub(super) fn own(
         &self,
         local: SocketAddr,
@@ -249,9 +248,6 @@ impl Maps {
     }
 
     /// Whether the program has passed the SYN of this connection in this epoch.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn has_passed(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<bool> {
         let Some(passing) = &self.passing else { return Ok(false) };
         let mut value = [0; 4];
@@ -261,9 +257,6 @@ impl Maps {
     }
 
     /// Forgets which SYNs the program has passed. None may be passed meanwhile.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn forget_passed(&self) -> io::Result<()> {
         let Some(passing) = &self.passing else { return Ok(()) };
         let (map, mut key) = (passing.passed.as_fd(), [0; TUPLE_BYTES as usize]);
@@ -274,9 +267,6 @@ impl Maps {
     }
 
     /// Nobody owns this connection any more.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn disown(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
         match &self.passing {
             Some(passing) => sys::delete_element(passing.owned.as_fd(), &tuple(local, remote)),
@@ -306,9 +296,7 @@ impl Maps {
     }
 
     /// From now on, packets to this address and port are taken. `number` is below [`MOST_SERVED`], and of this address and port alone.
-    ///
-    /// # Errors
-    /// The system's, as for too many.
+    /// Errors: the system's, as for too many.
     pub(super) fn serve(&self, number: u32, at: SocketAddr, transport: Transport) -> io::Result<()> {
         self.set_present(number, true);
         sys::set_element(self.served.as_fd(), &served_key(at, transport), &number.to_ne_bytes())

@@ -34,9 +34,6 @@ pub(super) struct PacketSocket {
 
 impl PacketSocket {
     /// Makes the socket, which receives from now on what may be for the holders' ports by the device.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn bind(device: u32, longest: usize, holders: &[PortHolder]) -> io::Result<Self> {
         // Without a protocol it receives nothing before it is bound.
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
@@ -92,9 +89,7 @@ impl PacketSocket {
     }
 
     /// Sends. With an error the frames that are not sent stay.
-    ///
-    /// # Errors
-    /// The system's. With `EAGAIN` and `ENOBUFS` a later call may succeed.
+    /// Errors: the system's. With `EAGAIN` and `ENOBUFS` a later call may succeed.
     pub(super) fn kick(&mut self) -> io::Result<()> {
         while self.is_sending() {
             let rest = self.send_lens.get(self.sent..).unwrap_or_default();

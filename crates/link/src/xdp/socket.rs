@@ -63,9 +63,7 @@ impl Socket {
     pub(super) const SYNS: u64 = RECEIVE_RING as u64 * 3 / 8;
 
     /// Makes the socket, gives the kernel all frames to receive into, and binds it to the queue of the device.
-    ///
-    /// # Errors
-    /// The system's, with `EBUSY` if the queue has a socket.
+    /// Errors: the system's, with `EBUSY` if the queue has a socket.
     pub(super) fn bind(device: u32, queue: u32, longest: usize) -> io::Result<Self> {
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
         let frame = frame_size(longest);
@@ -176,9 +174,8 @@ impl Socket {
 
     /// Shows the kernel what is to be sent, and lets it send. In copy mode the kernel sends some 32 frames a call, so it is
     /// called until it has taken all, or takes none.
-    ///
-    /// # Errors
-    /// The system's: the frames stay in the ring. With `EAGAIN`, `EBUSY` and `ENOBUFS` a later call may succeed.
+    /// Errors: the system's: the frames stay in the ring. With `EAGAIN`, `EBUSY` and `ENOBUFS` a later call may
+    /// succeed.
     pub(super) fn kick(&mut self) -> io::Result<()> {
         self.send.publish();
         let mut waiting = self.send.waiting();

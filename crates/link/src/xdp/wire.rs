@@ -33,9 +33,7 @@ impl Wire {
     }
 
     /// Lets the kernel send what was written.
-    ///
-    /// # Errors
-    /// The system's: the frames stay.
+    /// Errors: the system's: the frames stay.
     pub(super) fn kick(&mut self) -> io::Result<()> {
         match self {
             Self::Xdp(socket) => socket.kick(),

@@ -26,7 +26,6 @@ enum State {
     Open,
     /// The server took the flight. The client's Finished may have been sent.
     Taken,
-    /// Over.
     Over,
 }
 

@@ -24,7 +24,6 @@ pub(crate) struct InLookup {
 pub(crate) enum Expected {
     /// Nothing yet: no answer is accepted.
     Nothing,
-    /// A proof with this key.
     Proof(ReplyKey),
     /// The acknowledgement of the right numbers, as in the thesis.
     #[cfg(feature = "lab")]

@@ -47,9 +47,7 @@ impl Server {
 
     /// Invalidates the first flight of a SYN that gets a SYN cookie. Returns what the cookie says about its credential block,
     /// if it has one.
-    ///
-    /// # Errors
-    /// The SYN has no block, and the store cannot be told of its first flight.
+    /// Errors: the SYN has no block, and the store cannot be told of its first flight.
     pub(crate) fn refuse_under_pressure(
         &mut self,
         env: &mut Env,

@@ -135,7 +135,6 @@ impl<T> Places<T> {
         self.entry(index).is_some_and(|e| e.generation == generation && is_live(generation))
     }
 
-    /// The generation at `index`.
     #[must_use]
     pub(crate) fn generation(&self, index: u32) -> u32 {
         self.entry(index).map_or(0, |e| e.generation)
@@ -210,7 +209,6 @@ impl<T> Slab<T> {
         self.0.lives(index, generation)
     }
 
-    /// The generation at `index`.
     #[must_use]
     pub(crate) fn generation(&self, index: u32) -> u32 {
         self.0.generation(index)

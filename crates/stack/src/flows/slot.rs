@@ -25,7 +25,6 @@ pub(crate) enum Owner {
     SynQueue(u32),
     /// Waiting to be accepted at this listener (index).
     AcceptQueue(u32),
-    /// The application.
     Application,
     /// Another connection (index): this one is its second attempt, from another port.
     SecondAttempt(u32),

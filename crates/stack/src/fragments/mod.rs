@@ -100,9 +100,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Reads a packet that is a fragment.
-    ///
-    /// # Errors
-    /// Why the packet is dropped.
+    /// Errors: why the packet is dropped.
     pub(crate) fn parse<'a>(&self, packet: &'a [u8]) -> Result<Fragment<'a>, PacketDrop> {
         if self.limits.bytes == 0 {
             return Err(PacketDrop::FragmentsOff);

@@ -17,7 +17,6 @@ use firstflight_wire::{Instant, SeqNum};
 /// Longest TCP header, bytes.
 const MOST_HEADER: usize = 60;
 
-/// A deferred SYN.
 #[derive(Debug)]
 pub(crate) struct DeferredSyn {
     /// Its four-tuple, and the hash of it.

@@ -78,7 +78,6 @@ pub(crate) struct ListenerRoom {
 }
 
 impl ListenerRoom {
-    /// The room of `listener`.
     #[inline]
     pub(crate) fn of(listener: &Listener, flows: &Flows, now: Instant) -> Self {
         let full = if listener.is_full() {

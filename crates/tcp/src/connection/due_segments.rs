@@ -10,7 +10,6 @@ impl DueSegments {
     pub(super) const CHALLENGE: Self = Self(1);
     /// A probe of one number below UNA (closed window, keepalive).
     pub(super) const PROBE: Self = Self(2);
-    /// A reset.
     pub(super) const RESET: Self = Self(4);
     /// The ACK of the peer's SYN, in front of a reset.
     pub(super) const PROOF: Self = Self(64);

@@ -52,7 +52,6 @@ impl Connection {
         };
     }
 
-    /// Flags of a SYN-ACK.
     pub(super) fn ecn_of_syn_ack(&mut self) -> Flags {
         self.marks.capable = false;
         if self.marks.agreed { Flags::ECE } else { Flags::EMPTY }

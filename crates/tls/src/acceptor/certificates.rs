@@ -211,7 +211,6 @@ impl Certificates {
         name.is_ok_and(|name| self.pairs.first().is_some_and(|pair| is_for(&pair.loaded(), &name)))
     }
 
-    /// Whether there is a certificate for this name.
     pub(super) fn are_for(&self, name: &str) -> bool {
         let name = ServerName::try_from(name);
         name.is_ok_and(|name| self.pairs.iter().any(|pair| is_for(&pair.loaded(), &name)))

@@ -22,7 +22,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 enum Trust {
-    /// What the platform trusts.
     #[default]
     Platform,
     Roots(RootCertStore),

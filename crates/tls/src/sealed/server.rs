@@ -356,9 +356,7 @@ impl SealServer {
     }
 
     /// The client's Finished was verified (6.4).
-    ///
-    /// # Errors
-    /// The connection is closed without a response. `None`: Finished came too late.
+    /// Errors: the connection is closed without a response. `None`: Finished came too late.
     pub(crate) async fn finished(&self, waiting: &Waiting) -> Result<(), Option<Why>> {
         let decided = match waiting.finished(&clock(&self.shared.time)) {
             Finished::Ask(question) => waiting.answered(self.ask(&question).await),

@@ -47,7 +47,6 @@ impl Default for PoolConfig {
 pub(crate) struct Wish {
     pub(crate) issuer: IssuerAddress,
     pub(crate) wished: u32,
-    /// The certificate that it renews.
     pub(crate) renew: Option<Arc<ClientCertificate>>,
     shelf: (NetworkId, usize),
     /// [`Shelf::born`] of that shelf.
@@ -83,7 +82,6 @@ pub(crate) fn due(certificate: &ClientCertificate) -> Instant {
     certificate.obtained() + (lasts - margin(lasts))
 }
 
-/// A certificate in the pool.
 #[derive(Debug, Clone)]
 pub(super) struct PooledCertificate {
     pub(super) certificate: Arc<ClientCertificate>,

@@ -12,6 +12,7 @@ mod numbered;
 mod option;
 mod service;
 mod verifiers;
+mod writer;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The parameter of an SVCB or HTTPS record (RFC 9460) that says that a server supports ASAP
 //! (`docs/spec/asap.md`, section 9).
 
+use super::writer::Writer;
 use super::{Name, VerifierId, VerifiersParam};
 use crate::{EmitError, ParseError};
 use core::fmt;
@@ -273,20 +274,6 @@ fn write<'a>(f: &mut fmt::Formatter<'_>, key: u16, value: impl Iterator<Item = &
         write!(f, "\\{byte:03}")?;
     }
     f.write_str("\"")
-}
-
-struct Writer<'a> {
-    out: &'a mut [u8],
-    at: usize,
-}
-
-impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), EmitError> {
-        let to = self.out.get_mut(self.at..).and_then(|rest| rest.get_mut(..bytes.len()));
-        to.ok_or(EmitError::BufferTooSmall)?.copy_from_slice(bytes);
-        self.at += bytes.len();
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The parameter of an SVCB or HTTPS record (RFC 9460) that names the verifiers of a site (`docs/spec/asap.md`, section 9.1).
 
 use super::Name;
+use super::writer::Writer;
 use crate::{EmitError, ParseError};
 use core::fmt;
 use core::num::NonZeroU16;
@@ -209,20 +210,6 @@ impl<'a> VerifiersParam<'a> {
 impl fmt::Debug for VerifiersParam<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-struct Writer<'a> {
-    out: &'a mut [u8],
-    at: usize,
-}
-
-impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), EmitError> {
-        let to = self.out.get_mut(self.at..).and_then(|rest| rest.get_mut(..bytes.len()));
-        to.ok_or(EmitError::BufferTooSmall)?.copy_from_slice(bytes);
-        self.at += bytes.len();
-        Ok(())
     }
 }
 

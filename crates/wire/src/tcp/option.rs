@@ -52,7 +52,6 @@ pub struct Options<'a> {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: Option<Timestamps>,
-    /// There is a SACK option.
     sacks: bool,
     /// The position in `raw` of the valid Fast Open option, plus one; 0 without one.
     first_flight: u8,

@@ -26,7 +26,6 @@ const FAILURE_LASTS: Duration = Duration::from_secs(10);
 const LEAST_LASTS: Duration = Duration::from_secs(5);
 const MOST_LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// The records.
 #[derive(Debug)]
 pub(super) struct Records {
     names: Resolvers,

@@ -525,7 +525,6 @@ fn service(parameter: &[u8]) -> Option<UdpService<'_>> {
     ServiceParam::parse(parameter).ok()?.udp().copied()
 }
 
-/// The DNS path in a parameter.
 pub(super) fn dns_path(parameter: &[u8]) -> Option<DnsPathParam<'_>> {
     service(parameter)?.dns_path
 }

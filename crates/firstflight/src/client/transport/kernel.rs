@@ -19,7 +19,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// The kernel's TCP.
 pub(crate) struct KernelTcp<'a> {
     pub kernel: &'a Kernel,
     pub flights: Flights<'a>,

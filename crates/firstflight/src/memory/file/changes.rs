@@ -39,7 +39,6 @@ impl<R> Default for Section<R> {
 }
 
 impl<R: Row> Section<R> {
-    /// Adds later changes.
     pub(super) fn add(&mut self, later: Vec<Change<R>>) {
         let keys: HashSet<_> = later.iter().map(Change::key).collect();
         self.0.retain(|change| !keys.contains(&change.key()));
@@ -100,7 +99,6 @@ impl Changes {
             && self.unreachable.0.is_empty()
     }
 
-    /// Adds later changes.
     pub(super) fn add(&mut self, later: Self) {
         if later.afresh {
             *self = later;

@@ -47,7 +47,6 @@ pub(super) mod bytes {
     }
 }
 
-/// A cookie.
 pub(super) mod cookie {
     use super::{Deserializer, Error, text};
     use data_encoding::HEXLOWER;

@@ -19,7 +19,6 @@ const TIMES: u32 = 10;
 /// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weapon {
-    /// Nothing.
     Nothing,
     /// This many valid certificates, each with the address that it is for, and requests without a valid signature.
     Requests(u32),
@@ -92,7 +91,6 @@ struct Attacker {
 }
 
 impl Flood {
-    /// Runs the flood.
     pub fn run(self) -> CertificateDamage {
         let mut world = World::seeded(self.seed);
         let server = address(1);
@@ -205,7 +203,6 @@ impl Attacker {
 /// The honest clients.
 struct Honest {
     server: IpAddr,
-    /// The certificates of the clients that return.
     returning: Vec<Arc<ClientCertificate>>,
     visits: u128,
 }

@@ -22,7 +22,6 @@ const COPIES: u32 = 8;
 /// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgery {
-    /// Nothing.
     Nothing,
     /// One fragment each of sets that never become complete. Some of them may have the id of a set that is under way.
     Strays,

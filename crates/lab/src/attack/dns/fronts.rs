@@ -23,7 +23,6 @@ const TIME: core::ops::Range<usize> = 16..22;
 /// What the attacker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
-    /// Nothing.
     Nothing,
     /// Datagrams in the other front's name, from its address, with a wrong key.
     WrongKey,

@@ -85,7 +85,6 @@ impl Traffic {
 /// The results so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
-    /// The attacker's traffic.
     pub attack: Traffic,
     /// The maximum number of sets of fragments at one time.
     pub sets: usize,

@@ -34,7 +34,6 @@ const RATE: u32 = 20_000;
 /// How long uploads may go on after the flood.
 const AFTER: Duration = Duration::from_secs(10);
 
-/// A flood.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
     /// The kind of fragments; `None` means no flood.

@@ -42,7 +42,6 @@ pub enum VerifiedBefore {
 }
 
 impl Row {
-    /// All rows.
     pub const ALL: [Self; 12] = [
         Self::Issue,
         Self::Sign,

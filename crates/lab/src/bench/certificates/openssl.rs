@@ -15,9 +15,7 @@ pub struct Rsa {
 }
 
 /// Looks for openssl.
-///
-/// # Errors
-/// A sentence that says why it cannot be used.
+/// Errors: a sentence that says why it cannot be used.
 pub fn find() -> Result<Rsa, String> {
     let version = say(&["version"])?;
     // The text in parentheses is about the library.
@@ -27,9 +25,7 @@ pub fn find() -> Result<Rsa, String> {
 
 impl Rsa {
     /// Measures for one second each, in CPU time.
-    ///
-    /// # Errors
-    /// If openssl failed or its output has an unexpected form.
+    /// Errors: if openssl failed or its output has an unexpected form.
     pub fn measure(&mut self) -> Result<(), String> {
         let text = say(&["speed", "-mr", "-seconds", "1", "rsa1024"])?;
         let (sign, verify) = read(&text).ok_or("`openssl speed -mr rsa1024` says nothing of RSA-1024")?;

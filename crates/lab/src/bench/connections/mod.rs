@@ -76,7 +76,6 @@ fn window(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A row.
 #[derive(Debug)]
 pub struct Row {
     task: Task,

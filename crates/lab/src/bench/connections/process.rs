@@ -256,7 +256,6 @@ impl Pair {
         Ok(Self { client, server })
     }
 
-    /// Visits with `in_flight` at a time.
     pub fn visits(&mut self, in_flight: usize, time: Duration, least: u64) -> Result<Visits, BenchError> {
         let before = self.server.usage()?;
         let command = json!({

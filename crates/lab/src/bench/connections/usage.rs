@@ -21,7 +21,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Now.
     pub fn now() -> nix::Result<Self> {
         let used = getrusage(UsageWho::RUSAGE_SELF)?;
         let read = |path| fs::read_to_string(path).unwrap_or_default();

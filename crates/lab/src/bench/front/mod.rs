@@ -37,7 +37,6 @@ pub enum Row {
 }
 
 impl Row {
-    /// All rows.
     pub const ALL: [Self; 9] = [
         Self::Library,
         Self::Plain,

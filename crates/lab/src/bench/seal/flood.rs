@@ -78,7 +78,6 @@ pub struct Outcome {
     pub waited_ms: f64,
 }
 
-/// How an arrival ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArrivalEnd {
     Early,

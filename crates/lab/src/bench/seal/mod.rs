@@ -44,7 +44,6 @@ pub enum Row {
 }
 
 impl Row {
-    /// All rows.
     pub const ALL: [Self; 8] = [
         Self::Seal,
         Self::Open,

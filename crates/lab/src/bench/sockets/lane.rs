@@ -45,7 +45,6 @@ impl Packets {
     }
 }
 
-/// One direction.
 #[derive(Debug, Default)]
 struct Direction {
     waiting: Packets,

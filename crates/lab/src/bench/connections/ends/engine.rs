@@ -136,7 +136,6 @@ impl Engines {
         Self::of(way, SERVER, server, engines)
     }
 
-    /// One engine on a card with all the addresses.
     pub fn on_card(cable: Cable, server: &Value, addresses: u8, busy_poll: Duration) -> io::Result<Self> {
         let ips: Vec<IpAddr> = (1..=addresses).map(|n| cable.client(n).into()).collect();
         let endpoint = start_on_card(cable, &ips, busy_poll)?;

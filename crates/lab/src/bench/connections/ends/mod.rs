@@ -48,7 +48,6 @@ pub type OpenConnection = Box<dyn Any + Send>;
 /// A visit under way.
 pub type Visiting<'a> = Pin<Box<dyn Future<Output = io::Result<Visit>> + Send + 'a>>;
 
-/// A client.
 pub trait Client: Send + Sync {
     /// Connects, sends the request and reads the response. The connection is then closed, or, with a number, left open:
     /// it is the one with that number. Visits with the same `slot` do not overlap.
