@@ -1,7 +1,6 @@
 //! TCP streams, of an engine or of the kernel.
 
 mod connected;
-mod connection;
 #[cfg(feature = "engine")]
 mod engine;
 #[cfg(not(feature = "engine"))]
@@ -21,7 +20,6 @@ pub use times::ConnectTimes;
 
 use crate::dns_path::Report;
 use crate::lingering::Lingering;
-use connection::Connection;
 use firstflight_credential::{AcceptedBlock, Outcome};
 use std::fmt;
 use std::future::poll_fn;
@@ -128,6 +126,16 @@ enum Kind {
     Kernel(KernelStream),
 }
 
+/// Does the same with a connection of either kind.
+macro_rules! each {
+    ($kind:expr, $connection:ident => $result:expr) => {
+        match $kind {
+            Kind::Engine($connection) => $result,
+            Kind::Kernel($connection) => $result,
+        }
+    };
+}
+
 impl Stream {
     const fn of(kind: Kind) -> Self {
         let (ended, resets) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -168,7 +176,7 @@ impl Stream {
     pub fn way(&self) -> Way {
         match &self.kind {
             Kind::Engine(engine) => engine.way(),
-            Kind::Kernel(kernel) => kernel.way(),
+            Kind::Kernel(_) => Way::Kernel,
         }
     }
 
@@ -177,7 +185,7 @@ impl Stream {
     pub fn rtt(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Engine(engine) => engine.rtt(),
-            Kind::Kernel(kernel) => Connection::rtt(kernel),
+            Kind::Kernel(kernel) => Some(kernel.info().ok()?.srtt).filter(|rtt| !rtt.is_zero()),
         }
     }
 
@@ -192,10 +200,7 @@ impl Stream {
     /// race the first flight may have been in the SYN of another attempt.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.elsewhere.unwrap_or_else(|| match &self.kind {
-            Kind::Engine(engine) => Connection::outcome(engine),
-            Kind::Kernel(kernel) => Connection::outcome(kernel),
-        })
+        self.elsewhere.unwrap_or_else(|| each!(&self.kind, connection => connection.outcome()))
     }
 
     /// The peer's address.
@@ -208,10 +213,7 @@ impl Stream {
 
     /// The peer's address.
     pub(crate) fn remote(&self) -> SocketAddr {
-        match &self.kind {
-            Kind::Engine(engine) => engine.peer_addr(),
-            Kind::Kernel(kernel) => kernel.peer_addr(),
-        }
+        each!(&self.kind, connection => connection.peer_addr())
     }
 
     /// The local address.
@@ -219,10 +221,7 @@ impl Stream {
     /// # Errors
     /// [`io::ErrorKind::NotConnected`] for a lazy stream before its first write. The system's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.local_addr(),
-            Kind::Kernel(kernel) => kernel.local_addr(),
-        }
+        each!(&self.kind, connection => connection.local_addr())
     }
 
     /// Server side: true while the handshake is not complete, so that everything read so far arrived early. Until
@@ -231,30 +230,21 @@ impl Stream {
     /// arrived early.
     #[must_use]
     pub fn is_early(&self) -> bool {
-        match &self.kind {
-            Kind::Engine(engine) => engine.is_early(),
-            Kind::Kernel(kernel) => kernel.is_early(),
-        }
+        each!(&self.kind, connection => connection.is_early())
     }
 
     /// Server side: how many bytes at the beginning of the stream arrived in the SYN, before the handshake was
     /// complete. 0 for an ordinary handshake.
     #[must_use]
     pub fn early_bytes(&self) -> u32 {
-        match &self.kind {
-            Kind::Engine(engine) => engine.early_bytes(),
-            Kind::Kernel(kernel) => kernel.early_bytes(),
-        }
+        each!(&self.kind, connection => connection.early_bytes())
     }
 
     /// Server side: what the credential block said with which an accepted first flight came (ASAP). `None` if it came
     /// without one. A protocol above can bind what it encrypts to it.
     #[must_use]
     pub fn accepted_block(&self) -> Option<AcceptedBlock> {
-        match &self.kind {
-            Kind::Engine(engine) => Some(engine.block()?.0),
-            Kind::Kernel(kernel) => Some(kernel.block()?.0),
-        }
+        Some(self.block()?.0)
     }
 
     /// Server side: how many bytes at the beginning of the stream the signature of the [accepted
@@ -262,9 +252,13 @@ impl Stream {
     /// 0 without a block.
     #[must_use]
     pub fn signed_bytes(&self) -> u32 {
+        self.block().map_or(0, |(_, signed)| signed)
+    }
+
+    fn block(&self) -> Option<(AcceptedBlock, u32)> {
         match &self.kind {
-            Kind::Engine(engine) => engine.block().map_or(0, |(_, signed)| signed),
-            Kind::Kernel(kernel) => kernel.block().map_or(0, |(_, signed)| signed),
+            Kind::Engine(engine) => engine.block(),
+            Kind::Kernel(_) => None,
         }
     }
 
@@ -274,10 +268,7 @@ impl Stream {
     /// When the connection ends before the ACK arrives. [`io::ErrorKind::NotConnected`] for a lazy stream before its
     /// first write.
     pub async fn handshake_confirmed(&self) -> io::Result<()> {
-        match &self.kind {
-            Kind::Engine(engine) => poll_fn(|cx| engine.poll_confirmed(cx)).await,
-            Kind::Kernel(kernel) => poll_fn(|cx| kernel.poll_confirmed(cx)).await,
-        }
+        poll_fn(|cx| self.poll_handshake_confirmed(cx)).await
     }
 
     /// Poll version of [`Stream::handshake_confirmed`]. Do not poll it from one task while another task writes.
@@ -285,10 +276,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::handshake_confirmed`].
     pub fn poll_handshake_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.poll_confirmed(cx),
-            Kind::Kernel(kernel) => kernel.poll_confirmed(cx),
-        }
+        each!(&self.kind, connection => connection.poll_handshake_confirmed(cx))
     }
 
     /// Client side: waits for the server's SYN-ACK.
@@ -305,10 +293,7 @@ impl Stream {
     /// # Errors
     /// The system's. When the connection is gone.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.set_nodelay(nodelay),
-            Kind::Kernel(kernel) => kernel.set_nodelay(nodelay),
-        }
+        each!(&self.kind, connection => connection.set_nodelay(nodelay))
     }
 
     /// Whether Nagle's algorithm is off. For a lazy stream, whether it will be off.
@@ -316,10 +301,7 @@ impl Stream {
     /// # Errors
     /// The system's. When the connection is gone.
     pub fn nodelay(&self) -> io::Result<bool> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.nodelay(),
-            Kind::Kernel(kernel) => kernel.nodelay(),
-        }
+        each!(&self.kind, connection => connection.nodelay())
     }
 
     /// What dropping the stream does. `None`, the default, closes it in order in the background. Zero ends it with a RST, and
@@ -337,10 +319,7 @@ impl Stream {
     /// # Errors
     /// The system's. [`io::ErrorKind::Unsupported`] for a time above zero and an engine's stream: no engine holds a thread.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.set_linger(linger)?,
-            Kind::Kernel(kernel) => kernel.set_linger(linger)?,
-        }
+        each!(&self.kind, connection => connection.set_linger(linger))?;
         self.resets.store(linger.is_some_and(|time| time.is_zero()), Ordering::Relaxed);
         Ok(())
     }
@@ -371,10 +350,7 @@ impl Stream {
     /// # Errors
     /// The system's. When the connection is gone.
     pub fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.set_keep_alive(after),
-            Kind::Kernel(kernel) => kernel.set_keep_alive(after),
-        }
+        each!(&self.kind, connection => connection.set_keep_alive(after))
     }
 
     /// After how long without data the peer is asked whether it is still there.
@@ -382,10 +358,7 @@ impl Stream {
     /// # Errors
     /// The system's. When the connection is gone.
     pub fn keep_alive(&self) -> io::Result<Option<Duration>> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.keep_alive(),
-            Kind::Kernel(kernel) => kernel.keep_alive(),
-        }
+        each!(&self.kind, connection => connection.keep_alive())
     }
 
     /// Waits for data, and copies it into `buf` without taking it out: the next read returns the same. Returns the number of
@@ -412,10 +385,7 @@ impl Stream {
     /// # Errors
     /// As a read.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        match &self.kind {
-            Kind::Engine(engine) => Connection::poll_peek(engine, cx, buf),
-            Kind::Kernel(kernel) => kernel.poll_peek(cx, buf),
-        }
+        each!(&self.kind, connection => connection.poll_peek(cx, buf))
     }
 
     /// Two halves that two tasks can use at the same time. Nothing is locked for them: a connection has its own rules for a
@@ -485,7 +455,8 @@ impl Stream {
     pub fn abort(&self) {
         match &self.kind {
             Kind::Engine(engine) => engine.abort(),
-            Kind::Kernel(kernel) => Connection::abort(kernel),
+            // It fails only when the connection is over.
+            Kind::Kernel(kernel) => drop(kernel.abort()),
         }
     }
 }
@@ -494,10 +465,7 @@ impl Stream {
 impl Stream {
     fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, room) = (buf.filled().len(), buf.remaining() > 0);
-        let read = match &self.kind {
-            Kind::Engine(engine) => Connection::poll_receive(engine, cx, buf),
-            Kind::Kernel(kernel) => kernel.poll_receive(cx, buf),
-        };
+        let read = each!(&self.kind, connection => connection.poll_receive(cx, buf));
         if read.is_ready() && room && buf.filled().len() == before {
             self.ended.store(true, Ordering::Relaxed);
         }
@@ -505,39 +473,30 @@ impl Stream {
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &self.kind {
-            Kind::Engine(engine) => Connection::poll_send(engine, cx, bytes),
-            Kind::Kernel(kernel) => kernel.poll_send(cx, bytes),
-        }
+        each!(&self.kind, connection => connection.poll_send(cx, bytes))
     }
 
     fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        match &self.kind {
-            Kind::Engine(engine) => Connection::poll_send_vectored(engine, cx, bufs),
-            Kind::Kernel(kernel) => kernel.poll_send_vectored(cx, bufs),
-        }
+        each!(&self.kind, connection => connection.poll_send_vectored(cx, bufs))
     }
 
     fn sends_vectored(&self) -> bool {
         match &self.kind {
             // A lazy stream wants its first flight in one piece.
-            Kind::Engine(engine) => !Connection::is_idle(engine),
+            Kind::Engine(engine) => !engine.is_idle(),
             Kind::Kernel(_) => true,
         }
     }
 
     fn close_sending(&self) -> io::Result<()> {
-        match &self.kind {
-            Kind::Engine(engine) => Connection::close_sending(engine),
-            Kind::Kernel(kernel) => kernel.close_sending(),
-        }
+        each!(&self.kind, connection => connection.close_sending())
     }
 
     /// The write half is gone.
     fn writes_no_more(&self) {
         match &self.kind {
             // Without a write it never connects, and a reader would wait for ever.
-            Kind::Engine(engine) if Connection::is_idle(engine) => engine.abort(),
+            Kind::Engine(engine) if engine.is_idle() => engine.abort(),
             // It fails only when the connection is over.
             _ => drop(self.close_sending()),
         }

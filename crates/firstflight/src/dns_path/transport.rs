@@ -290,7 +290,7 @@ impl Attempt for Box<LookupAttempt> {
             });
         }
         let Some(in_lookup) = &self.in_lookup else { return Poll::Pending };
-        match in_lookup.stream.poll_connected(cx) {
+        match in_lookup.stream.poll_handshake_confirmed(cx) {
             Poll::Ready(Ok(())) if self.is_allowed() => return Poll::Ready(Event::Established),
             Poll::Ready(Ok(())) => {
                 // A server at another address than the lookup's has answered.

@@ -1,6 +1,5 @@
 //! Streams of an engine.
 
-use super::connection::Connection;
 use super::{Kind, Stream, Way};
 use crate::shared::{Inner, Interest, Shared, io_error};
 use crate::time::Time;
@@ -175,10 +174,10 @@ impl EngineStream {
 
     /// Waits until the handshake is complete.
     pub(crate) async fn connected(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_connected(cx)).await
+        poll_fn(|cx| self.poll_handshake_confirmed(cx)).await
     }
 
-    pub(crate) fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_handshake_confirmed(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self.id.get() {
             Some(id) => poll_complete(&mut self.shared.lock(), *id, cx),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -404,47 +403,39 @@ impl Stream {
     }
 }
 
-impl Connection for EngineStream {
-    fn way(&self) -> Way {
+impl EngineStream {
+    pub(super) fn way(&self) -> Way {
         match self.info().and_then(|info| info.encapsulation) {
             Some(_) => Way::Udp,
             None => Way::Ip,
         }
     }
 
-    fn rtt(&self) -> Option<Duration> {
+    pub(super) fn rtt(&self) -> Option<Duration> {
         self.info()?.rtt
     }
 
-    fn outcome(&self) -> Outcome {
-        Self::outcome(self)
-    }
-
-    fn peer_addr(&self) -> SocketAddr {
+    pub(super) fn peer_addr(&self) -> SocketAddr {
         self.remote
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.info().map(|info| info.local).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn is_early(&self) -> bool {
+    pub(super) fn is_early(&self) -> bool {
         self.info().is_some_and(|i| !i.confirmed)
     }
 
-    fn early_bytes(&self) -> u32 {
+    pub(super) fn early_bytes(&self) -> u32 {
         self.info().map_or(0, |i| i.totals.early)
     }
 
-    fn block(&self) -> Option<(AcceptedBlock, u32)> {
+    pub(super) fn block(&self) -> Option<(AcceptedBlock, u32)> {
         self.block.as_deref().copied()
     }
 
-    fn poll_confirmed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_connected(cx)
-    }
-
-    fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+    pub(super) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         let now = |inner: &mut Inner, id| {
             let now = inner.now();
             inner.stack.set_nodelay(id, nodelay, now);
@@ -452,14 +443,14 @@ impl Connection for EngineStream {
         self.set(|lazy| lazy.nodelay = Some(nodelay), now)
     }
 
-    fn nodelay(&self) -> io::Result<bool> {
+    pub(super) fn nodelay(&self) -> io::Result<bool> {
         let wish = |lazy: &mut Lazy| lazy.nodelay.or_else(|| Some(lazy.config.tcp.as_ref()?.sends_at_once()));
         let now = |inner: &mut Inner, id| inner.stack.connection(id).map(|connection| connection.nodelay());
         let nodelay = self.set(wish, now)?;
         Ok(nodelay.unwrap_or_else(|| self.shared.lock().stack.config().tcp.sends_at_once()))
     }
 
-    fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
+    pub(super) fn set_keep_alive(&self, after: Option<Duration>) -> io::Result<()> {
         let wish = |lazy: &mut Lazy| {
             lazy.keep_alive = Some(after);
             Ok(())
@@ -467,7 +458,7 @@ impl Connection for EngineStream {
         self.set(wish, |inner, id| set_keep_alive(inner, id, after))?
     }
 
-    fn keep_alive(&self) -> io::Result<Option<Duration>> {
+    pub(super) fn keep_alive(&self) -> io::Result<Option<Duration>> {
         let idle = |tcp: &firstflight_tcp::Config| tcp.keepalive_probing().map(|keepalive| keepalive.idle);
         let wish = |lazy: &mut Lazy| lazy.keep_alive.or_else(|| lazy.config.tcp.as_deref().map(idle));
         let now =
@@ -476,7 +467,7 @@ impl Connection for EngineStream {
         Ok(after.unwrap_or_else(|| idle(&self.shared.lock().stack.config().tcp)))
     }
 
-    fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+    pub(super) fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         match linger {
             Some(time) if !time.is_zero() => {
                 let text = "an engine's stream closes in the background, or at once with a RST";
@@ -487,35 +478,8 @@ impl Connection for EngineStream {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        Self::is_idle(self)
-    }
-
-    fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Self::poll_receive(self, cx, buf)
-    }
-
-    fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        Self::poll_peek(self, cx, buf)
-    }
-
-    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Self::poll_send(self, cx, bytes)
-    }
-
-    fn poll_send_vectored(&self, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Self::poll_send_vectored(self, cx, bufs)
-    }
-
-    fn close_sending(&self) -> io::Result<()> {
-        Self::close_sending(self)
-    }
-
-    fn abort(&self) {
-        Self::abort(self);
-    }
-
-    fn hand_over(&mut self) -> Option<Self> {
+    /// Another value for the same connection; `None` if there is none.
+    pub(super) fn hand_over(&mut self) -> Option<Self> {
         let id = *self.id.get()?;
         self.handed_over = true;
         Some(Self::opened(&self.shared, id, self.remote, self.elsewhere))

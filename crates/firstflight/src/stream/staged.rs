@@ -1,6 +1,5 @@
 //! A server's streams that close in stages when they are dropped.
 
-use super::connection::Connection;
 use super::{Kind, Stream};
 use crate::lingering::Lingering;
 use std::sync::Arc;
@@ -42,11 +41,12 @@ impl Stream {
 }
 
 impl Kind {
-    /// See [`Connection::hand_over`].
+    /// The connection in a value of its own: dropping this one then does nothing to it. `None` if there is no
+    /// connection.
     fn hand_over(&mut self) -> Option<Self> {
         match self {
             Self::Engine(engine) => engine.hand_over().map(Self::Engine),
-            Self::Kernel(kernel) => kernel.hand_over().map(Self::Kernel),
+            Self::Kernel(kernel) => Some(Self::Kernel(kernel.share())),
         }
     }
 }

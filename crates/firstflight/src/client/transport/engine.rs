@@ -23,7 +23,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// TCP of an engine.
 pub(crate) struct EngineTcp<'a> {
     endpoint: &'a Endpoint,
     pub(crate) flights: Flights<'a>,
@@ -261,7 +260,7 @@ impl<'a> EngineAttempt<'a> {
 impl Attempt for EngineAttempt<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         let Some(stream) = &self.stream else { return Poll::Pending };
-        let error = match ready!(stream.poll_connected(cx)) {
+        let error = match ready!(stream.poll_handshake_confirmed(cx)) {
             Ok(()) => return Poll::Ready(Event::Established),
             Err(error) => error,
         };
