@@ -1,5 +1,16 @@
 //! The configuration: one TOML file. Every mistake names its line and its key.
 
+/// Functions that return the defaults of keys, for `#[serde(default = "name")]`.
+macro_rules! defaults {
+    ($($key:ident: $type:ty = $value:expr;)*) => {
+        $(
+            fn $key() -> $type {
+                $value
+            }
+        )*
+    };
+}
+
 mod card;
 mod check;
 mod dns;

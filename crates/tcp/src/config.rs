@@ -39,7 +39,7 @@ pub enum EcnPolicy {
 
 /// Defines the settings: each with the two methods that change it, its type and its default.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $field:ident, $set:ident: $type:ty = $default:expr,)*) => {
+    ($($(#[$doc:meta])* $field:ident, $set:ident $(, $get:ident)?: $type:ty = $default:expr,)*) => {
         /// Settings of a connection, shared by all connections made with them.
         ///
         /// Each setting is changed by a method of its name, or in place by one that begins with `set_`.
@@ -67,6 +67,15 @@ macro_rules! settings {
                 pub fn $set(&mut self, $field: $type) {
                     self.$field = $field;
                 }
+
+                $(
+                    #[doc = concat!("See [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                    #[inline]
+                    #[must_use]
+                    pub fn $get(&self) -> $type {
+                        self.$field
+                    }
+                )?
             )*
         }
     };
@@ -74,12 +83,12 @@ macro_rules! settings {
 
 settings! {
     /// Largest payload we take in one segment, announced in the SYN, bytes (RFC 9293 §3.7.1).
-    mss, set_mss: u16 = 1460,
+    mss, set_mss, largest_segment: u16 = 1460,
     /// Most bytes that may wait to be sent or acknowledged. At first [`Config::first_send_buffer`] limits them; that
     /// limit grows up to 1 MiB as the peer acknowledges. Beyond that it grows to twice the congestion window, so that
     /// the network and not the buffer limits a transfer, but not above what the path can hold: four of its shortest
     /// round trips at 10 Gbit/s.
-    send_buffer, set_send_buffer: u32 = 8 << 20,
+    send_buffer, set_send_buffer, most_to_send: u32 = 8 << 20,
     /// Bytes of [`Config::send_buffer`] for a peer that has acknowledged nothing, at most 1 MiB, which is the default.
     /// Each byte that the peer acknowledges adds one, up to 1 MiB. With a smaller value, a peer that requests much and
     /// reads nothing costs less memory.
@@ -87,20 +96,20 @@ settings! {
     /// Most bytes that may wait to be read; also the largest window ever offered. Up to 1 MiB is offered from the
     /// start, and more to a peer that fills a quarter of it in a round trip while the application reads. If the window
     /// scale cannot say exactly what is left of an offer, more is left: up to half of this value, if nobody reads.
-    receive_buffer, set_receive_buffer: u32 = 8 << 20,
+    receive_buffer, set_receive_buffer, most_to_read: u32 = 8 << 20,
     /// Offer window scaling (RFC 7323 §2).
-    window_scaling, set_window_scaling: bool = true,
+    window_scaling, set_window_scaling, offers_window_scaling: bool = true,
     /// The window scale to offer for a buffer that may grow; `None`: the scale that the receive buffer needs.
     scale, set_scale: Option<u8> = None,
     /// Bytes offered at first, if less than [`Config::receive_buffer`]. The window then grows by twice what
     /// arrives. Linux offers 64 KB, because its receive buffers take memory from a limit of the whole system.
     first_window, set_first_window: Option<u32> = None,
     /// Offer timestamps (RFC 7323 §3).
-    timestamps, set_timestamps: bool = true,
+    timestamps, set_timestamps, offers_timestamps: bool = true,
     /// Where timestamps were agreed, drop segments without them (RFC 7323 §3.2: SHOULD). Off by default, as in Linux:
     /// if a middlebox removes the option from a connection under way, dropping the segments would stop the connection
     /// for good. An old duplicate is still recognised, because it carries its timestamps.
-    require_timestamps, set_require_timestamps: bool = false,
+    require_timestamps, set_require_timestamps, requires_timestamps: bool = false,
     /// Answer an acknowledgement of what was never sent (RFC 9293 §3.10.7.4: "send an ACK, drop the segment"), as the
     /// newest versions of Linux do. Older ones drop it without an answer.
     answer_unsent_acks, set_answer_unsent_acks: bool = true,
@@ -108,13 +117,13 @@ settings! {
     /// the connect: a plain SYN follows at once. Linux gives up.
     retry_refused, set_retry_refused: bool = true,
     /// Offer selective acknowledgements (RFC 2018).
-    sack, set_sack: bool = true,
+    sack, set_sack, offers_sack: bool = true,
     /// Explicit congestion notification.
     ecn, set_ecn: EcnPolicy = EcnPolicy::Accept,
     /// Congestion control.
-    congestion, set_congestion: Algorithm = Algorithm::Cubic,
+    congestion, set_congestion, algorithm: Algorithm = Algorithm::Cubic,
     /// How much leaves before the first acknowledgement, and after a pause. The default is RFC 6928's ten segments.
-    initial_window, set_initial_window: InitialWindow = InitialWindow::Standard,
+    initial_window, set_initial_window, window_to_begin_with: InitialWindow = InitialWindow::Standard,
     /// After several timeouts in a row, send smaller segments, and try larger ones again later. Without it a
     /// connection fails on a path that drops large packets without an ICMP error (RFC 4821).
     mtu_probing, set_mtu_probing: bool = true,
@@ -123,7 +132,7 @@ settings! {
     pacing, set_pacing: bool = false,
     /// Send small segments at once: turns Nagle's algorithm off (RFC 9293 §3.7.4).
     //= rfc9293 MUST-17
-    nodelay, set_nodelay: bool = false,
+    nodelay, set_nodelay, sends_at_once: bool = false,
     /// How long an acknowledgement may wait for an answer or for a second full segment (RFC 9293 §3.8.6.3; below 500
     /// ms).
     //= rfc9293 MUST-40
@@ -158,12 +167,12 @@ settings! {
     /// Keepalive probing.
     //= rfc9293 MUST-24 MUST-27
     //= rfc9293 MUST-25
-    keepalive, set_keepalive: Option<Keepalive> = None,
+    keepalive, set_keepalive, keepalive_probing: Option<Keepalive> = None,
     /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN (Linux: 60 s).
-    fin_wait2, set_fin_wait2: Duration = Duration::from_secs(60),
+    fin_wait2, set_fin_wait2, fin_wait2_lasts: Duration = Duration::from_secs(60),
     /// How long TIME-WAIT lasts, 2 MSL (Linux: 60 s); no more than the four minutes of RFC 9293 §3.4.2.
     //= rfc9293 MUST-13
-    time_wait, set_time_wait: Duration = Duration::from_secs(60),
+    time_wait, set_time_wait, time_wait_lasts: Duration = Duration::from_secs(60),
     /// Also set PSH on the last of several segments that leave together, at least this many, as Linux does with bursts
     /// that its network card cuts into segments (`tcp_min_tso_segs`, 2). A receiver whose network card or kernel merges
     /// segments (GRO) passes them on when it sees PSH; without it the end of a window can wait for a timer there. With
@@ -207,87 +216,5 @@ impl Config {
         // The bits that 16 bits cannot hold.
         let needed = || u32::BITS - (self.receive_buffer >> 16).leading_zeros();
         self.scale.unwrap_or_else(|| needed() as u8).min(14)
-    }
-
-    /// Largest payload we take in one segment, bytes: see [`Config::mss`].
-    #[inline]
-    #[must_use]
-    pub fn largest_segment(&self) -> u16 {
-        self.mss
-    }
-
-    /// Most bytes that may wait to be sent or acknowledged: see [`Config::send_buffer`].
-    #[inline]
-    #[must_use]
-    pub fn most_to_send(&self) -> u32 {
-        self.send_buffer
-    }
-
-    /// Most bytes that may wait to be read: see [`Config::receive_buffer`].
-    #[inline]
-    #[must_use]
-    pub fn most_to_read(&self) -> u32 {
-        self.receive_buffer
-    }
-
-    /// See [`Config::window_scaling`].
-    #[must_use]
-    pub fn offers_window_scaling(&self) -> bool {
-        self.window_scaling
-    }
-
-    /// See [`Config::timestamps`].
-    #[must_use]
-    pub fn offers_timestamps(&self) -> bool {
-        self.timestamps
-    }
-
-    /// See [`Config::require_timestamps`].
-    #[must_use]
-    pub fn requires_timestamps(&self) -> bool {
-        self.require_timestamps
-    }
-
-    /// See [`Config::sack`].
-    #[must_use]
-    pub fn offers_sack(&self) -> bool {
-        self.sack
-    }
-
-    /// The algorithm of congestion control: see [`Config::congestion`].
-    #[must_use]
-    pub fn algorithm(&self) -> Algorithm {
-        self.congestion
-    }
-
-    /// See [`Config::initial_window`].
-    #[must_use]
-    pub fn window_to_begin_with(&self) -> InitialWindow {
-        self.initial_window
-    }
-
-    /// Whether small segments leave at once: see [`Config::nodelay`].
-    #[must_use]
-    pub fn sends_at_once(&self) -> bool {
-        self.nodelay
-    }
-
-    /// See [`Config::keepalive`].
-    #[must_use]
-    pub fn keepalive_probing(&self) -> Option<Keepalive> {
-        self.keepalive
-    }
-
-    /// How long FIN-WAIT-2 lasts at most after the socket was closed: see [`Config::fin_wait2`].
-    #[must_use]
-    pub fn fin_wait2_lasts(&self) -> Duration {
-        self.fin_wait2
-    }
-
-    /// How long TIME-WAIT lasts: see [`Config::time_wait`].
-    #[inline]
-    #[must_use]
-    pub fn time_wait_lasts(&self) -> Duration {
-        self.time_wait
     }
 }

@@ -105,14 +105,10 @@ pub struct Relay {
     pub key: PathBuf,
 }
 
-fn answers() -> NonZeroU32 {
-    RateLimit::default().per_second
-}
-fn opens() -> NonZeroU32 {
-    DnsPathConfig::OPENS_PER_SECOND
-}
-fn forwards() -> NonZeroU32 {
-    ForwardConfig::PER_SECOND
+defaults! {
+    answers: NonZeroU32 = RateLimit::default().per_second;
+    opens: NonZeroU32 = DnsPathConfig::OPENS_PER_SECOND;
+    forwards: NonZeroU32 = ForwardConfig::PER_SECOND;
 }
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {

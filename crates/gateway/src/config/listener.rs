@@ -165,62 +165,28 @@ pub struct Listener {
     pub connection_window: Spanned<u32>,
 }
 
-fn yes() -> bool {
-    true
-}
-fn key_period() -> Period {
-    Period::seconds(24 * 3600)
-}
-fn no_address() -> Spanned<Vec<SocketAddr>> {
-    Spanned::new(0..0, Vec::new())
-}
-fn no() -> Spanned<bool> {
-    Spanned::new(0..0, false)
-}
-fn replays() -> Spanned<Replays> {
-    Spanned::new(0..0, Replays::default())
-}
-/// For 14,000 first flights a second.
-fn replay_memory() -> NonZeroU16 {
-    NonZeroU16::MIN.saturating_add(15)
-}
-fn max_requests_per_client() -> usize {
-    256
-}
-fn max_buffered_per_client() -> u64 {
-    64 << 20
-}
-fn pending() -> u32 {
-    1024
-}
-fn tunnel_timeout() -> Period {
-    Period::seconds(3600)
-}
-fn half_closed_timeout() -> Period {
-    Period::seconds(30)
-}
-fn header_timeout() -> Period {
-    Period::seconds(30)
-}
-fn body_timeout() -> Period {
-    Period::seconds(60)
-}
-fn max_header_bytes() -> Spanned<u32> {
-    Spanned::new(0..0, 32 * 1024)
-}
-fn max_headers() -> usize {
-    100
-}
-fn max_streams() -> u32 {
-    128
-}
-/// 160 Mbit/s at a round-trip time of 100 ms.
-fn stream_window() -> Spanned<u32> {
-    Spanned::new(0..0, 2 << 20)
-}
-/// Room for seven uploads that wait, and for one that goes on.
-fn connection_window() -> Spanned<u32> {
-    Spanned::new(0..0, 16 << 20)
+defaults! {
+    yes: bool = true;
+    key_period: Period = Period::seconds(24 * 3600);
+    no_address: Spanned<Vec<SocketAddr>> = Spanned::new(0..0, Vec::new());
+    no: Spanned<bool> = Spanned::new(0..0, false);
+    replays: Spanned<Replays> = Spanned::new(0..0, Replays::default());
+    // For 14,000 first flights a second.
+    replay_memory: NonZeroU16 = NonZeroU16::MIN.saturating_add(15);
+    max_requests_per_client: usize = 256;
+    max_buffered_per_client: u64 = 64 << 20;
+    pending: u32 = 1024;
+    tunnel_timeout: Period = Period::seconds(3600);
+    half_closed_timeout: Period = Period::seconds(30);
+    header_timeout: Period = Period::seconds(30);
+    body_timeout: Period = Period::seconds(60);
+    max_header_bytes: Spanned<u32> = Spanned::new(0..0, 32 * 1024);
+    max_headers: usize = 100;
+    max_streams: u32 = 128;
+    // 160 Mbit/s at a round-trip time of 100 ms.
+    stream_window: Spanned<u32> = Spanned::new(0..0, 2 << 20);
+    // Room for seven uploads that wait, and for one that goes on.
+    connection_window: Spanned<u32> = Spanned::new(0..0, 16 << 20);
 }
 
 /// What becomes of the field `traceparent` of a request (W3C Trace Context).
@@ -389,7 +355,6 @@ impl Listener {
         self.tun.is_some() || self.xdp.is_some()
     }
 
-    /// Whether it takes certificates.
     pub(crate) const fn takes_certificates(&self) -> bool {
         self.trust.is_some() || self.verifier.is_some()
     }

@@ -74,32 +74,16 @@ pub struct Service {
     pub passive: Passive,
 }
 
-fn yes() -> bool {
-    true
-}
-fn no_backend() -> Spanned<Vec<Address>> {
-    Spanned::new(0..0, Vec::new())
-}
-fn connect_timeout() -> Period {
-    Period::seconds(5)
-}
-fn response_timeout() -> Period {
-    Period::seconds(60)
-}
-fn retries() -> u32 {
-    2
-}
-fn max_streams() -> u32 {
-    32
-}
-fn stream_window() -> Spanned<u32> {
-    Spanned::new(0..0, 256 * 1024)
-}
-fn pool() -> usize {
-    64
-}
-fn pool_idle() -> Period {
-    Period::seconds(30)
+defaults! {
+    yes: bool = true;
+    no_backend: Spanned<Vec<Address>> = Spanned::new(0..0, Vec::new());
+    connect_timeout: Period = Period::seconds(5);
+    response_timeout: Period = Period::seconds(60);
+    retries: u32 = 2;
+    max_streams: u32 = 32;
+    stream_window: Spanned<u32> = Spanned::new(0..0, 256 * 1024);
+    pool: usize = 64;
+    pool_idle: Period = Period::seconds(30);
 }
 
 /// How a backend is chosen.
@@ -171,17 +155,11 @@ pub struct Health {
     pub rise: u32,
 }
 
-fn path() -> String {
-    "/".to_owned()
-}
-fn interval() -> Period {
-    Period::seconds(2)
-}
-fn fall() -> u32 {
-    3
-}
-fn rise() -> u32 {
-    2
+defaults! {
+    path: String = "/".to_owned();
+    interval: Period = Period::seconds(2);
+    fall: u32 = 3;
+    rise: u32 = 2;
 }
 
 /// What a check does.

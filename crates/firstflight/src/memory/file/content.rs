@@ -161,114 +161,52 @@ impl CachedClosedPort {
     }
 }
 
-impl Row for CachedLostRace {
-    type Key = (NetworkId, SocketAddr, Option<u16>);
-    const MOST: usize = 256;
+/// For each type: the most rows, the key of a row with its type, until when a row counts, and its address if it has one.
+macro_rules! rows {
+    ($($of:ident, $most:literal, |$row:ident| $key:expr => $type:ty, until $until:expr $(, at $ip:expr)?;)*) => {
+        $(
+            impl Row for $of {
+                type Key = $type;
+                const MOST: usize = $most;
 
-    fn key(&self) -> Self::Key {
-        (self.network, self.server, self.udp_port)
-    }
+                fn key(&self) -> Self::Key {
+                    let $row = self;
+                    $key
+                }
 
-    fn network(&self) -> NetworkId {
-        self.network
-    }
+                fn network(&self) -> NetworkId {
+                    self.network
+                }
 
-    fn ip(&self) -> Option<IpAddr> {
-        Some(self.server.ip())
-    }
+                $(
+                    fn ip(&self) -> Option<IpAddr> {
+                        let $row = self;
+                        Some($ip)
+                    }
+                )?
 
-    fn until(&self) -> Option<u64> {
-        Some(self.until())
-    }
+                fn until(&self) -> Option<u64> {
+                    let $row = self;
+                    Some($until)
+                }
+            }
+        )*
+    };
 }
 
-impl Row for CachedClosedPort {
-    type Key = (NetworkId, SocketAddr);
-    const MOST: usize = 64;
-
-    fn key(&self) -> Self::Key {
-        (self.network, self.server)
-    }
-
-    fn network(&self) -> NetworkId {
-        self.network
-    }
-
-    fn ip(&self) -> Option<IpAddr> {
-        Some(self.server.ip())
-    }
-
-    fn until(&self) -> Option<u64> {
-        Some(self.until())
-    }
-}
-
-impl Row for CachedUdpPause {
-    type Key = NetworkId;
-    const MOST: usize = 64;
-
-    fn key(&self) -> Self::Key {
-        self.network
-    }
-
-    fn network(&self) -> NetworkId {
-        self.network
-    }
-
-    fn until(&self) -> Option<u64> {
-        Some(self.until.saturating_add(DAY))
-    }
-}
-
-impl Row for CachedRecord {
-    type Key = (NetworkId, String, u16);
-    const MOST: usize = 1024;
-
-    fn key(&self) -> Self::Key {
-        (self.network, self.name.clone(), self.port)
-    }
-
-    fn network(&self) -> NetworkId {
-        self.network
-    }
-
-    fn until(&self) -> Option<u64> {
-        Some(self.until)
-    }
-}
-
-impl Row for CachedResolver {
-    type Key = (NetworkId, IpAddr, Vec<u8>);
-    const MOST: usize = 256;
-
-    fn key(&self) -> Self::Key {
-        (self.network, self.resolver, self.zone.clone())
-    }
-
-    fn network(&self) -> NetworkId {
-        self.network
-    }
-
-    fn until(&self) -> Option<u64> {
-        Some(self.until.saturating_add(DAY))
-    }
-}
-
-impl Row for CachedUnreachable {
-    type Key = NetworkId;
-    const MOST: usize = 256;
-
-    fn key(&self) -> Self::Key {
-        self.network
-    }
-
-    fn network(&self) -> NetworkId {
-        self.network
-    }
-
-    fn until(&self) -> Option<u64> {
-        Some(self.until)
-    }
+rows! {
+    CachedLostRace, 256, |row| (row.network, row.server, row.udp_port) => (NetworkId, SocketAddr, Option<u16>),
+        until row.until(), at row.server.ip();
+    CachedClosedPort, 64, |row| (row.network, row.server) => (NetworkId, SocketAddr),
+        until row.until(), at row.server.ip();
+    CachedUdpPause, 64, |row| row.network => NetworkId,
+        until row.until.saturating_add(DAY);
+    CachedRecord, 1024, |row| (row.network, row.name.clone(), row.port) => (NetworkId, String, u16),
+        until row.until;
+    CachedResolver, 256, |row| (row.network, row.resolver, row.zone.clone()) => (NetworkId, IpAddr, Vec<u8>),
+        until row.until.saturating_add(DAY);
+    CachedUnreachable, 256, |row| row.network => NetworkId,
+        until row.until;
 }
 
 impl CacheContent {
