@@ -2,16 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
-use crate::program::{Running, fails, prints, run};
+use crate::program::{self, Running, fails, prints, run};
 use crate::server;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 /// A port of the loopback address that was free a moment ago.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    (Ipv4Addr::LOCALHOST, program::sockets(&["127.0.0.1"]).0).into()
 }
 
 /// A directory with the file `hello`.

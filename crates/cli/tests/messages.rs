@@ -2,14 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
-use crate::program::{Running, command, fails, run};
+use crate::program::{self, Running, command, fails, run};
 use crate::server;
 use serde_json::Value;
-use std::net::UdpSocket;
 
 /// A UDP port that was free a moment ago.
 fn free() -> u16 {
-    UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    program::sockets(&["127.0.0.1"]).0
 }
 
 /// A server of a directory with the file `hello`, and its URL.

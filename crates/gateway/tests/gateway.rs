@@ -10,9 +10,10 @@ mod root;
 
 use firstflight_gateway::{Config, Gateway, GatewayError};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// A backend that answers every request with this text.
 async fn backend(text: &'static str) -> SocketAddr {
@@ -58,9 +59,17 @@ async fn ask(stream: &mut TcpStream, length: usize) -> String {
     String::from_utf8(body).unwrap()
 }
 
-/// A port that is free, or was a moment ago.
+/// An address whose port nobody uses, TCP and UDP. The port is below the range that the system assigns to clients, so that it
+/// stays free until it is used. No other test gets it soon.
 async fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let at = SocketAddr::from(([127, 0, 0, 1], 20_000 + (number % 12_000) as u16));
+        if UdpSocket::bind(at).await.is_ok() && TcpListener::bind(at).await.is_ok() {
+            return at;
+        }
+    }
 }
 
 #[tokio::test]
