@@ -10,10 +10,12 @@ use std::net::SocketAddr;
 pub struct FailedAttempt {
     /// The address that it connected to.
     pub remote: SocketAddr,
-    /// The outcome of its first flight. With [`Reason::Unknown`](crate::credential::Reason::Unknown) the server may have executed the data.
+    /// The outcome of its first flight.
     pub outcome: Outcome,
     /// Why it failed.
     pub error: io::Error,
+    /// The server may have executed the data.
+    pub may_have_run: bool,
 }
 
 /// Why there is no connection to any of the addresses.

@@ -390,11 +390,15 @@ impl ClientError {
     pub fn maybe_delivered(&self) -> bool {
         matches!(self, Self::Connect { error, .. } if maybe_delivered(error))
     }
+
+    /// Whether the data of the connect may leave again, if it must not run twice.
+    fn lets_once_leave(&self) -> bool {
+        !self.maybe_delivered() && !matches!(self, Self::Connect { at_most_once: true, .. })
+    }
 }
 
 fn maybe_delivered(error: &ConnectAnyError) -> bool {
-    use firstflight_credential::{Outcome, Reason};
-    error.attempts.iter().any(|attempt| attempt.outcome == Outcome::Handshake(Reason::Unknown))
+    error.attempts.iter().any(|attempt| attempt.may_have_run)
 }
 
 impl From<ClientError> for io::Error {

@@ -4,7 +4,7 @@ use super::*;
 fn a_failure_that_repeats_is_told_once() {
     let failed = |remote: &str, kind: io::ErrorKind| {
         let remote = remote.parse().unwrap();
-        FailedAttempt { remote, outcome: Outcome::Undecided, error: kind.into() }
+        FailedAttempt { remote, outcome: Outcome::Undecided, error: kind.into(), may_have_run: false }
     };
     let (refused, late) = (io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut);
     let attempts = vec![

@@ -152,7 +152,7 @@ impl Client {
         let found = only(found)?;
         match self.reach(server, &found, flights).await {
             // Nobody has waited for the other family yet. What has left does not go again.
-            Err(error) if found.is_partial && (!error.maybe_delivered() || flights.are_replayable(true)) => {
+            Err(error) if found.is_partial && (error.lets_once_leave() || flights.are_replayable(true)) => {
                 let mut others = only(self.find(server, found.began, true).await?)?;
                 others.addresses.retain(|address| !found.addresses.contains(address));
                 if others.addresses.is_empty() {

@@ -128,7 +128,8 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
 }
 
 pub(crate) const fn failure(remote: SocketAddr, outcome: Outcome, error: io::Error) -> FailedAttempt {
-    FailedAttempt { remote, outcome, error }
+    let may_have_run = matches!(outcome, Outcome::Handshake(Reason::Unknown));
+    FailedAttempt { remote, outcome, error, may_have_run }
 }
 
 /// The outcome of an attempt that failed: unclear if data may be at the server.

@@ -846,6 +846,31 @@ fn an_order_refused_by_icmp_does_not_leave_by_another_way() {
     });
 }
 
+/// Another handle of the client is closed, and its engine with it, while the answer to an order is lost.
+#[test]
+fn an_order_whose_client_is_closed_is_maybe_delivered() {
+    in_namespace("3", || async {
+        let mut site = certified().await;
+        let client = answered(&mut site).await;
+        let rule = format!(
+            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
+             add rule ip t c udp sport {} drop",
+            site.udp_port
+        );
+        if !nft(&rule) {
+            return;
+        }
+        let closing = async {
+            assert_eq!(site.executed.recv().await, Some(true));
+            client.clone().close().await;
+        };
+        let (result, ()) = tokio::join!(client.connect(&site.at, once()), closing);
+        let error = result.unwrap_err();
+        assert!(error.maybe_delivered(), "it was executed: {error}");
+        assert!(error.to_string().starts_with("maybe delivered: "), "{error}");
+    });
+}
+
 /// UDP is blocked from now on. The caller gives up on one order; the next one must not have the same fate for ten
 /// minutes.
 #[test]

@@ -6,6 +6,7 @@ fn refused(kind: io::ErrorKind) -> Failure {
         remote: "192.0.2.1:80".parse().unwrap(),
         outcome: firstflight::credential::Outcome::Undecided,
         error: kind.into(),
+        may_have_run: false,
     };
     let error = ConnectAnyError { attempts: vec![attempt] };
     Failure::Connect(ClientError::Connect { at_most_once: false, error })

@@ -512,7 +512,7 @@ impl RaceLost {
             Some(lookup) if maybe_delivered(&error) => {
                 let nowhere = SocketAddr::from(([0; 4], server.port()));
                 let (remote, outcome) = (nowhere, Outcome::Undecided);
-                error.attempts.push(FailedAttempt { remote, outcome, error: lookup });
+                error.attempts.push(FailedAttempt { remote, outcome, error: lookup, may_have_run: false });
                 ClientError::Connect { at_most_once: once, error }
             }
             Some(error) => ClientError::Lookup { server: server.clone(), error },

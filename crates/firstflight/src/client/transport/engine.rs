@@ -267,7 +267,10 @@ impl Attempt for EngineAttempt<'_> {
         let refused = is_refusal(&error);
         // On IP, an ordinary SYN has followed one that was more and was refused.
         let failed = Failure { asked: self.in_udp, refused, may_have_run: self.taken() > 0 };
-        Poll::Ready(Event::Failed(failed, Some(failure(self.remote, self.outcome(), error))))
+        let told = failure(self.remote, self.outcome(), error);
+        // The outcome may have another reason: the answer made no sense, or the engine has stopped.
+        let told = FailedAttempt { may_have_run: told.may_have_run || failed.may_have_run, ..told };
+        Poll::Ready(Event::Failed(failed, Some(told)))
     }
 
     fn close(self) -> Option<FailedAttempt> {

@@ -236,6 +236,7 @@ fn it_is_a_shortage_only_if_nothing_could_be_tried() {
             remote: SocketAddr::from(([127, 0, 0, 1], 80)),
             outcome: firstflight::credential::Outcome::Undecided,
             error: io::Error::from(*code),
+            may_have_run: false,
         });
         let error = firstflight::ConnectAnyError { attempts: attempts.collect() };
         DialError::from(why(ClientError::Connect { at_most_once: false, error }))
