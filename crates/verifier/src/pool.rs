@@ -29,7 +29,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
@@ -46,6 +46,8 @@ pub struct CertificatePool {
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// Determines the present network, if somebody can.
+    present: OnceLock<fn() -> Option<NetworkId>>,
 }
 
 impl Shared {
@@ -123,7 +125,8 @@ impl CertificatePool {
     fn begin(state: State, means: Means, file: Option<PathBuf>) -> io::Result<Self> {
         boot_clock()?;
         secure_rng()?;
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), present: OnceLock::new() });
         let keeper = tokio::spawn(keep(Arc::clone(&shared), means, file)).abort_handle();
         Ok(Self { shared, keeper })
     }
@@ -150,6 +153,13 @@ impl CertificatePool {
     pub fn set_network(&self, network: NetworkId) {
         self.shared.lock().set_network(network);
         self.shared.changed.notify_one();
+    }
+
+    /// From now on, `present` is asked for the network before each question to a verifier: a program that makes no connects does
+    /// not learn that its host has moved. It may block for some 100 ms. A question for one network is not sent in another one,
+    /// where its certificate, in clear, would say who was in the first.
+    pub fn watch_network(&self, present: fn() -> Option<NetworkId>) {
+        let _ = self.shared.present.set(present);
     }
 
     /// A server refused this certificate, so it is not used again. If the server sees another address than
@@ -209,7 +219,15 @@ impl fmt::Debug for CertificatePool {
     }
 }
 
-type PoolAnswer = (Wish, Result<ClientCertificate, ObtainError>);
+type PoolAnswer = (Wish, Answer);
+
+/// What became of a question.
+enum Answer {
+    Obtained(Box<ClientCertificate>),
+    Failed(ObtainError),
+    /// It was not asked, because the host is on this network now.
+    Moved(NetworkId),
+}
 
 /// How certificates are obtained.
 #[derive(Debug, Clone)]
@@ -229,7 +247,7 @@ async fn keep(shared: Arc<Shared>, means: Means, file: Option<PathBuf>) {
             while asking.len() < AT_ONCE
                 && let Some(wish) = state.poll_wish(now)
             {
-                asking.spawn(fulfil(wish, means.clone()));
+                asking.spawn(fulfil(wish, means.clone(), shared.present.get().copied()));
             }
             state.poll_timeout(now)
         };
@@ -245,8 +263,8 @@ async fn keep(shared: Arc<Shared>, means: Means, file: Option<PathBuf>) {
             Some(answered) = asking.join_next() => {
                 // A task that panicked returns no result, so its wish stays open until the host leaves the
                 // network.
-                if let (Ok((wish, result)), Ok(now)) = (answered, boot_clock()) {
-                    settle(&shared, wish, result, now);
+                if let (Ok((wish, answer)), Ok(now)) = (answered, boot_clock()) {
+                    settle(&shared, wish, answer, now);
                 }
             }
         }
@@ -268,20 +286,31 @@ fn save(path: &std::path::Path, shared: &Shared, saved: &mut u64) {
     }
 }
 
-async fn fulfil(wish: Wish, means: Means) -> PoolAnswer {
+async fn fulfil(wish: Wish, means: Means, present: Option<fn() -> Option<NetworkId>>) -> PoolAnswer {
+    if let Some(present) = present
+        && let Ok(found) = tokio::task::spawn_blocking(present).await
+        && let network = found.unwrap_or(NetworkId::UNKNOWN)
+        && network != wish.network()
+    {
+        return (wish, Answer::Moved(network));
+    }
     let key = match secure_rng() {
         Ok(mut rng) => PrivateKey::generate(&mut rng),
-        Err(error) => return (wish, Err(ObtainError::System(error))),
+        Err(error) => return (wish, Answer::Failed(ObtainError::System(error))),
     };
     let wanted = Wanted { key, wished: wish.wished, old: wish.renew.as_deref() };
-    let result = obtain_by(&means.route, &wish.issuer, wanted, &means.patience).await;
-    (wish, result)
+    let answer = match obtain_by(&means.route, &wish.issuer, wanted, &means.patience).await {
+        Ok(certificate) => Answer::Obtained(Box::new(certificate)),
+        Err(error) => Answer::Failed(error),
+    };
+    (wish, answer)
 }
 
-fn settle(shared: &Shared, wish: Wish, result: Result<ClientCertificate, ObtainError>, now: Instant) {
-    match result {
-        Ok(certificate) => shared.lock().handle_obtained(wish, certificate),
-        Err(error) => {
+fn settle(shared: &Shared, wish: Wish, answer: Answer, now: Instant) {
+    match answer {
+        Answer::Obtained(certificate) => shared.lock().handle_obtained(wish, *certificate),
+        Answer::Moved(network) => shared.lock().handle_moved(&wish, network),
+        Answer::Failed(error) => {
             let refused = error.refused();
             let useless = refused.is_some_and(|refused| refused.reason == Reason::OldCertificate);
             let wait = refused.map_or(0, |refused| refused.retry_after);

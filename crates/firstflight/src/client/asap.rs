@@ -296,13 +296,17 @@ impl Asap {
         };
         let mut issuers = issuers.clone();
         issuers.extend(self.settings.named.iter().flat_map(|named| named.issuers(self.settings.resolver())));
-        match file {
+        let pool = match file {
             Some(path) => {
                 CertificatePool::start_by_with_file(route, *pool, issuers, network, patience, path.clone())
-                    .map_err(io::Error::other)
+                    .map_err(io::Error::other)?
             }
-            None => CertificatePool::start_by(route, *pool, issuers, network, patience),
+            None => CertificatePool::start_by(route, *pool, issuers, network, patience)?,
+        };
+        if self.fixed.is_none() && self.given.is_none() {
+            pool.watch_network(crate::network_id);
         }
+        Ok(pool)
     }
 
     /// The way by which a first flight that may run twice would leave now with a certificate.

@@ -51,6 +51,15 @@ pub(crate) struct Wish {
     shelf: (NetworkId, usize),
     /// [`Shelf::born`] of that shelf.
     born: u64,
+    /// [`State::era`] at the time.
+    era: u64,
+}
+
+impl Wish {
+    /// The network for which it is.
+    pub(crate) const fn network(&self) -> NetworkId {
+        self.shelf.0
+    }
 }
 
 /// How long before its end a certificate that lasts for `lasts` is no longer given out: it began up to 20 s before it was made,
@@ -145,13 +154,15 @@ pub(crate) struct State {
     pub(super) shelves: BTreeMap<(NetworkId, usize), Shelf>,
     /// Networks in the order of the last visit, the present one last.
     visited: Vec<NetworkId>,
+    /// How often the host has moved.
+    era: u64,
     changes: u64,
 }
 
 impl State {
     pub(crate) fn new(config: PoolConfig, issuers: Vec<IssuerAddress>, network: NetworkId) -> Self {
-        let mut state =
-            Self { config, issuers, network, shelves: BTreeMap::new(), visited: Vec::new(), changes: 0 };
+        let (shelves, visited) = (BTreeMap::new(), Vec::new());
+        let mut state = Self { config, issuers, network, shelves, visited, era: 0, changes: 0 };
         state.set_network(network);
         state
     }
@@ -166,6 +177,7 @@ impl State {
             // The next network without an id may be another one.
             self.shelves.retain(|(network, _), _| network.is_known());
         }
+        self.era += u64::from(network != self.network);
         self.network = network;
         self.visited.retain(|other| *other != network);
         self.visited.push(network);
@@ -258,14 +270,15 @@ impl State {
     /// called with it.
     pub(crate) fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
         self.drop_over(now);
-        let (network, wished) = (self.network, self.config.wished);
+        let (network, era, wished) = (self.network, self.era, self.config.wished);
         for (number, issuer) in self.issuers.iter().enumerate() {
             let Some(shelf) = self.shelves.get_mut(&(network, number)) else { continue };
             if shelf.retry_at > now {
                 continue;
             }
             let born = shelf.born;
-            let wish = |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number), born };
+            let wish =
+                |renew| Wish { issuer: issuer.clone(), wished, renew, shelf: (network, number), born, era };
             let due = |held: &PooledCertificate| !held.renewing && held.due() <= now;
             let fresh = shelf.fresh.iter_mut().find(|held| due(held));
             // A site that was not visited since its certificate arrived needs no new one.
@@ -303,6 +316,9 @@ impl State {
     }
 
     pub(crate) fn handle_obtained(&mut self, wish: Wish, certificate: ClientCertificate) {
+        if self.has_moved_since(&wish) {
+            return self.unseen(&wish);
+        }
         let Some(shelf) = self.shelf_of(&wish) else { return };
         (shelf.failures, shelf.retry_at) = (0, Instant::ZERO);
         let new = PooledCertificate::new(Arc::new(certificate));
@@ -321,6 +337,38 @@ impl State {
         self.changes += 1;
     }
 
+    /// Whether the host has moved since: nobody knows in which network the question was seen.
+    const fn has_moved_since(&self, wish: &Wish) -> bool {
+        self.era != wish.era
+    }
+
+    /// A question whose certificate may have been seen in another network than that of its shelf, in clear. Neither it nor the one
+    /// that it renews is shown to a site any more: both networks would know the client by it (`docs/spec/asap.md` 6.8).
+    fn unseen(&mut self, wish: &Wish) {
+        let Some(shelf) = self.shelf_of(wish) else { return };
+        match &wish.renew {
+            Some(old) => {
+                shelf.fresh.retain(|held| !Arc::ptr_eq(&held.certificate, old));
+                shelf.sites.retain(|_, held| !Arc::ptr_eq(&held.certificate, old));
+                self.changes += 1;
+            }
+            None => shelf.asked = shelf.asked.saturating_sub(1),
+        }
+    }
+
+    /// The host is found to be on another network than that of the wish, which was not sent.
+    pub(crate) fn handle_moved(&mut self, wish: &Wish, network: NetworkId) {
+        self.set_network(network);
+        let Some(shelf) = self.shelf_of(wish) else { return };
+        match &wish.renew {
+            Some(old) => {
+                let held = shelf.all().find(|held| Arc::ptr_eq(&held.certificate, old));
+                held.into_iter().for_each(|held| held.renewing = false);
+            }
+            None => shelf.asked = shelf.asked.saturating_sub(1),
+        }
+    }
+
     /// The shelf of a wish. `None` if the network was forgotten in the meantime.
     fn shelf_of(&mut self, wish: &Wish) -> Option<&mut Shelf> {
         self.shelves.get_mut(&wish.shelf).filter(|shelf| shelf.born == wish.born)
@@ -330,6 +378,10 @@ impl State {
     /// backoff, and for the time `wait` that the verifier demanded, but for at most as long as the longest pause: nobody has
     /// signed a refusal. `useless`: the old certificate cannot be renewed. Returns whether it is the first failure since the last success.
     pub(crate) fn handle_failed(&mut self, wish: &Wish, useless: bool, wait: Duration, now: Instant) -> bool {
+        if self.has_moved_since(wish) {
+            self.unseen(wish);
+            return false;
+        }
         let wait = wait.min(*PAUSES.end());
         let Some(shelf) = self.shelf_of(wish) else { return false };
         match &wish.renew {

@@ -258,6 +258,43 @@ fn networks_do_not_share_keys_and_few_are_remembered() {
     assert_eq!(bench.get("a.example", &[1], at(5)), None);
 }
 
+/// Nobody knows in which network a question was seen that was under way when the host moved. It has the certificate that it
+/// renews in clear.
+#[test]
+fn what_was_asked_during_a_move_is_shown_to_nobody() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    assert!(bench.get("a.example", &[1], at(1)).is_some());
+    let wishes: Vec<_> = std::iter::from_fn(|| bench.state.poll_wish(at(1710))).collect();
+    assert!(wishes.iter().any(|wish| wish.renew.is_some()) && wishes.iter().any(|wish| wish.renew.is_none()));
+    bench.state.set_network(CAFE);
+    bench.state.set_network(HOME);
+    for wish in wishes {
+        let certificate = bench.certificate(&wish, 1800, at(1711));
+        bench.state.handle_obtained(wish, certificate);
+    }
+    assert_eq!((bench.state.fresh(), bench.get("a.example", &[1], at(1712))), (0, None));
+    bench.fill(1800, at(1713));
+    assert!(bench.get("a.example", &[1], at(1714)).is_some());
+}
+
+/// The host is found elsewhere before the question leaves.
+#[test]
+fn a_question_for_another_network_is_not_asked() {
+    let mut bench = Bench::new(vec![issuer(1, true)]);
+    bench.fill(1800, at(0));
+    let home = bench.get("a.example", &[1], at(1));
+    let wishes: Vec<_> = std::iter::from_fn(|| bench.state.poll_wish(at(1710))).collect();
+    for wish in &wishes {
+        bench.state.handle_moved(wish, CAFE);
+    }
+    assert_eq!(bench.state.fresh(), 0);
+    assert_eq!(bench.state.poll_wish(at(1711)).map(|wish| wish.network()), Some(CAFE));
+    // The keys of the first network were seen by nobody.
+    bench.state.set_network(HOME);
+    assert_eq!(bench.get("a.example", &[1], at(1712)), home);
+}
+
 #[test]
 fn what_a_server_refused_is_forgotten() {
     let mut bench = Bench::new(vec![issuer(1, true)]);
