@@ -164,7 +164,8 @@ impl Connector {
         };
         // It fails only when the connection is over, which the handshake will say.
         let _ = stream.set_nodelay(true);
-        match hellos.into_iter().find(|(attempt, _)| *attempt == number) {
+        // A second race, for the other family's addresses, counts from the beginning.
+        match hellos.into_iter().rfind(|(attempt, _)| *attempt == number) {
             Some((_, AttemptOpening::Clear(hello))) => match hello.finish(stream).await {
                 Ok(stream) => {
                     ordinary(Ordinary::Worked);
