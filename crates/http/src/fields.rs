@@ -177,10 +177,19 @@ const NO_TRAILERS: [HeaderName; 42] = [
 /// trailers into the head would otherwise take lengths, hosts and addresses from a place that nobody has checked.
 pub fn clean_trailers(trailers: &mut HeaderMap) {
     strip_hop_by_hop(trailers);
-    for name in &NO_TRAILERS {
-        trailers.remove(name);
-    }
-    remove(trailers, forwarded::is_about_client);
+    remove(trailers, |name| {
+        is_of_heads(name) || as_variables_have_it(name).as_ref().is_some_and(is_of_heads)
+    });
+}
+
+fn is_of_heads(name: &HeaderName) -> bool {
+    NO_TRAILERS.contains(name) || forwarded::is_about_client(name)
+}
+
+/// The name that CGI, WSGI and their like cannot tell from this one: see [`drop_odd_names`].
+fn as_variables_have_it(name: &HeaderName) -> Option<HeaderName> {
+    let is_odd = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+    name.as_str().contains(is_odd).then(|| name.as_str().replace(is_odd, "-").parse().ok())?
 }
 
 /// Removes fields whose names have other characters than letters, digits and hyphens. CGI, WSGI and their like make

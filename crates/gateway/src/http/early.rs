@@ -55,17 +55,32 @@ impl Request<'_> {
     }
 }
 
-/// Whether every server understands the path as routes do. `/static/../pay` is not under `/static/`.
+/// Whether every server understands the path as routes do. `/static/../pay` is not under `/static/`, and `/%70ay` is `/pay`.
 fn is_plain(path: &str) -> bool {
-    let encoded = |code: &str| path.to_ascii_lowercase().contains(code);
     let dots = |part: &str| matches!(part, "." | "..");
     let suspicious = path.contains(['\\', ';']) || path.contains("//") || path.split('/').any(dots);
-    !suspicious && (!path.contains('%') || !["%2e", "%2f", "%5c", "%3b", "%00"].into_iter().any(encoded))
+    !suspicious && path.split('%').skip(1).all(|behind| is_needed(behind.as_bytes()))
 }
 
-/// Whether the client says itself that the request is early: a proxy in front of this gateway took it so.
+/// Whether a path has to encode the byte whose two digits are at the beginning, and does it as RFC 3986 recommends (§6.2.2.1).
+fn is_needed(digits: &[u8]) -> bool {
+    let Some(&[high, low]) = digits.first_chunk() else { return false };
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    };
+    let byte = value(high).zip(value(low)).map(|(high, low)| high << 4 | low);
+    // A slash or a backslash is not the same encoded, but many servers decode it first.
+    byte.is_some_and(|byte| {
+        byte != 0 && !byte.is_ascii_alphanumeric() && !b"-._~!$&'()*+,;=:@/\\".contains(&byte)
+    })
+}
+
+/// Whether the client says itself that the request is early: a proxy in front of this gateway took it so. Any value counts as 1
+/// (RFC 8470 §5.1).
 pub(super) fn is_marked(headers: &HeaderMap) -> bool {
-    headers.get_all(EARLY_DATA).iter().any(|value| value.as_bytes().trim_ascii() == b"1")
+    headers.contains_key(EARLY_DATA)
 }
 
 #[cfg(test)]

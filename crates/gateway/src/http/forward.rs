@@ -351,7 +351,9 @@ fn admit(
     }
     let asked =
         early::Request { method: &parts.method, uri: &parts.uri, has_body, upgrades: tunnel.is_some() };
-    let verdict = early::decide(seen.is_early, seen.can_be_confirmed, policy, &asked);
+    // Nobody confirms here what a proxy in front took early.
+    let marked = early::is_marked(&parts.headers);
+    let verdict = early::decide(seen.is_early || marked, seen.can_be_confirmed && !marked, policy, &asked);
     match verdict {
         EarlyVerdict::Confirmed => {}
         EarlyVerdict::Forward => entry.early = Some("forwarded"),
@@ -361,7 +363,6 @@ fn admit(
             return Err(StatusCode::TOO_EARLY.into());
         }
     }
-    let marked = early::is_marked(&parts.headers);
     let body = has_body.then_some(body);
     Ok(Ask { parts, body, has_body, service, site, target, verdict, marked, tunnel, progress, place: None })
 }

@@ -157,6 +157,22 @@ async fn what_a_proxy_in_front_marked_is_never_confirmed() {
     assert!(asked.starts_with("post / ") && asked.contains("x-forwarded-for: 192.0.2.1\r\n"), "{asked}");
 }
 
+/// A proxy in front says so with the header (RFC 8470). Nothing that comes here later can tell that it is no copy.
+#[tokio::test]
+async fn what_is_marked_by_its_header_passes_only_if_it_may_be_early() {
+    let (place, backend) = place("").await;
+    for (request, mark) in [("POST / ", "1"), ("GET /?pay=1 ", "1"), ("GET /%70ay ", "yes")] {
+        let (mut client, stream) = accepted().await;
+        place.serve(stream);
+        send(&mut client, &format!("{request}HTTP/1.1\r\nHost: a\r\nEarly-Data: {mark}\r\n\r\n")).await;
+        assert!(head(&mut client).await.starts_with("http/1.1 425 "), "{request}");
+    }
+    let (mut client, stream) = accepted().await;
+    place.serve(stream);
+    send(&mut client, "POST / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert!(head(&mut backend.accept().await).await.starts_with("post / "));
+}
+
 #[tokio::test]
 async fn tls_early_data_is_early_until_the_finished() {
     let directory = tempfile::tempdir().unwrap();
