@@ -206,6 +206,8 @@ pub(crate) struct Half {
     pub data: Option<Instant>,
     /// The first bytes of its stream, a credential block left out.
     pub beginning: Option<Beginning>,
+    /// The end of the data that followed its SYN without an acknowledgement.
+    pub followed: Option<SeqNum>,
     /// When it first sent an acknowledgement that is neither SYN nor RST.
     pub ack: Option<Instant>,
     /// When it first sent a RST.
@@ -332,6 +334,9 @@ impl Conversation {
             return;
         } else if flags.contains(Flags::ACK) {
             half.ack = earliest(half.ack, Some(at));
+        } else if !segment.payload.is_empty() {
+            let end = segment.seq + payload(segment);
+            half.followed = Some(half.followed.filter(|other| end.lt(*other)).unwrap_or(end));
         }
         if !segment.payload.is_empty() {
             half.data = earliest(half.data, Some(at));

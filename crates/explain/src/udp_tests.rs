@@ -2,8 +2,9 @@
 
 use super::fixtures::*;
 use super::tests::{Packets, tell};
-use firstflight_wire::Instant;
 use firstflight_wire::icmp::IcmpErrorKind;
+use firstflight_wire::tcp::Flags;
+use firstflight_wire::{Instant, SeqNum};
 use serde_json::{Value, json};
 
 const DATA: &[u8] = b"request";
@@ -27,6 +28,24 @@ fn a_connection_in_udp_says_so() {
     );
     assert_eq!(told.column("client"), ["10.9.0.1:1"]);
     assert_eq!(told.column("udp"), [&json!({"client_port": 50_000, "server_port": 4433})]);
+}
+
+/// The rest of a long first flight follows its SYN at once, and the server may take all of it before it answers.
+#[test]
+fn a_long_first_flight_is_accepted_with_what_followed() {
+    let rest = b"and the rest";
+    let (client, server) = ends(false, 1);
+    let followed = CLIENT_ISN + 1 + ALL;
+    let follower = segment(CLIENT, Flags::default(), followed, SeqNum::new(0), &[], rest);
+    let acked = ALL + rest.len() as u32;
+    let mut packets = visit_in_udp(50_000, 1, 0, syn(&cookie(&COOKIE), DATA), syn_ack(acked, &[], &[]));
+    packets.insert(1, (Instant::from_millis(1), datagram(client, server, (50_000, 4433), &follower)));
+    let told = tell(&pcapng(&packets), 100);
+    assert_eq!(told.column("outcome"), ["accepted"]);
+    assert!(told.lines[0].contains("all acknowledged"), "{:?}", told.lines);
+    // Without them it is the answer to something else.
+    packets.remove(1);
+    assert_eq!(tell(&pcapng(&packets), 100).column("outcome"), ["unknown"]);
 }
 
 #[test]

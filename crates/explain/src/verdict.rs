@@ -122,7 +122,10 @@ impl<'a> VerdictCase<'a> {
         let (client, server) = (conversation.half(client), conversation.half(client.other()));
         let acked = client.syn.zip(server.syn_ack).and_then(|(syn, syn_ack)| {
             let most = [syn_ack.greatest, syn_ack.least].map(|number| acknowledged(number, syn.isn));
-            most.into_iter().flatten().find(|bytes| *bytes <= syn.carried)
+            // In UDP the rest of a longer first flight follows its SYN at once, and the SYN-ACK acknowledges that as well.
+            let sent = client.followed.filter(|_| in_udp).and_then(|end| acknowledged(end, syn.isn));
+            let sent = syn.carried.max(sent.unwrap_or_default());
+            most.into_iter().flatten().find(|bytes| *bytes <= sent)
         });
         Self { client, server, in_udp, acked }
     }
