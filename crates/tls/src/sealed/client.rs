@@ -191,7 +191,7 @@ impl SealClient {
             protocol,
             rid: Rid::random(&mut rng),
             t_ms: unix.as_millis() as u64,
-            first_sealed: time.now(),
+            first_sealed: awake_or_asleep(time),
             declined: Mutex::new(Reason::OtherAttempt),
         })
     }
@@ -312,10 +312,10 @@ impl SealedRequest<'_> {
         plan: impl Fn(usize) -> Option<Plan>,
     ) -> Result<Option<SealedHello>, ConnectError> {
         let Self { entry, public_name, rid, t_ms, flags, protocol, first_sealed, .. } = *self;
-        let now = connector.time().now();
-        if now - first_sealed >= Sent::LASTS {
+        if awake_or_asleep(connector.time()) - first_sealed >= Sent::LASTS {
             return self.decline(Reason::OtherAttempt);
         }
+        let now = connector.time().now();
         let failures = self.seal.failures();
         if self.is_hidden() && !failures.allows_hidden(&departure.network, self.server, now) {
             return Err(ConnectError::Hidden(HiddenError::Stopped));
@@ -451,7 +451,7 @@ impl SealedHello {
                 let mut flight = flight;
                 flight.memory.failed();
                 flight.memory.seal.is_stale(&flight.memory.server);
-                return match flight.sent.handle(Event::Reject, time.now()) {
+                return match flight.sent.handle(Event::Reject, awake_or_asleep(&time)) {
                     Then::Again(SentAgain::SameConnection) => {
                         let behind = read.get(REJECT.len()..).unwrap_or_default().to_vec();
                         Ended::Rejected(io, behind, flight.memory.network)
@@ -497,6 +497,12 @@ impl SealedHello {
 }
 
 /// A flight without an answer.
+/// The clock of a request's age, which runs while the machine sleeps (`docs/spec/sealed.md` 1.1): the server forgets what it has
+/// seen after 15 minutes, asleep or not.
+fn awake_or_asleep(time: &Time) -> Instant {
+    time.certificate_clock().unwrap_or_else(|_| time.now())
+}
+
 struct OpenFlight {
     sent: Sent,
     complete: bool,
@@ -507,7 +513,7 @@ impl OpenFlight {
     /// No valid Finished of the server answered it.
     fn fail<IO>(mut self, event: Event<'_>, error: ConnectError) -> Ended<IO> {
         self.memory.failed();
-        match self.sent.handle(event, self.memory.time.now()) {
+        match self.sent.handle(event, awake_or_asleep(&self.memory.time)) {
             Then::Unknown => Ended::Over(ConnectError::MaybeDelivered(error.into())),
             // Another connection would show the same certificate, or that of another attacker.
             Then::Again(_) if !matches!(error, ConnectError::Certificate(_)) => Ended::Failed(error),
@@ -522,10 +528,11 @@ impl OpenFlight {
     {
         let Memory { seal, network, server, time } = &self.memory;
         let selected = machine.connection().alpn_protocol().map(<[u8]>::to_vec);
-        match self.sent.handle(Event::FinishedVerified(selected.as_deref()), time.now()) {
+        let now = awake_or_asleep(time);
+        match self.sent.handle(Event::FinishedVerified(selected.as_deref()), now) {
             Then::Continue => seal.failures().worked(network, server, time.now()),
             // Too late: that says nothing about the key.
-            Then::Unknown if time.now() >= self.sent.deadline() => {
+            Then::Unknown if now >= self.sent.deadline() => {
                 return Ended::Over(unknown("the server answered the sealed request too late"));
             }
             Then::Unknown => {
@@ -548,7 +555,7 @@ impl OpenFlight {
         });
         match begun.await {
             Ok(()) => Ended::Taken(Box::new(stream)),
-            Err(error) => match self.sent.handle(Event::Reset, self.memory.time.now()) {
+            Err(error) => match self.sent.handle(Event::Reset, awake_or_asleep(&self.memory.time)) {
                 Then::Again(_) => Ended::Failed(ConnectError::Io(error)),
                 _ => Ended::Over(ConnectError::MaybeDelivered(error)),
             },
