@@ -20,6 +20,7 @@ pub use content::{
 };
 pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
+pub(crate) use row::Row;
 pub use server::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer};
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 pub(crate) mod losses;
 
 use super::file::lookup_file::LookupFile;
-use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache};
+use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, Row};
 use crate::clock::Monotonic;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{Cause, Manners, Stop};
@@ -112,7 +112,7 @@ impl LookupMemory {
     }
 
     fn is_unreachable_at(&self, unix: u64) -> bool {
-        let here = |row: &CachedUnreachable| row.network == self.network && unix < row.until;
+        let here = |row: &CachedUnreachable| row.network == self.network && row.counts(unix);
         self.network.is_known() && self.unreachable.iter().any(here)
     }
 

@@ -63,7 +63,7 @@ impl<R: Row> Section<R> {
             Change::Put(row) => Some(row.clone()),
             Change::Gone(_) => None,
         }));
-        rows.retain(|row| row.network().is_known() && row.until().is_none_or(|until| now < until));
+        rows.retain(|row| row.counts(now));
         rows.drain(..rows.len().saturating_sub(most.min(R::MOST)));
     }
 }

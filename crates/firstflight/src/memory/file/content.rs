@@ -3,6 +3,7 @@
 use super::hex;
 use super::row::Row;
 use super::server::CachedServer;
+use crate::memory::health::LONGEST;
 use firstflight_credential::NetworkId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -161,9 +162,12 @@ impl CachedClosedPort {
     }
 }
 
-/// For each type: the most rows, the key of a row with its type, until when a row counts, and its address if it has one.
+/// For each type: the most rows, the key of a row with its type, until when a row counts, for how long at most, and its address.
 macro_rules! rows {
-    ($($of:ident, $most:literal, |$row:ident| $key:expr => $type:ty, until $until:expr $(, at $ip:expr)?;)*) => {
+    ($(
+        $of:ident, $most:literal, |$row:ident| $key:expr => $type:ty,
+        until $until:expr $(, within $longest:expr)? $(, at $ip:expr)?;
+    )*) => {
         $(
             impl Row for $of {
                 type Key = $type;
@@ -189,6 +193,12 @@ macro_rules! rows {
                     let $row = self;
                     Some($until)
                 }
+
+                $(
+                    fn longest() -> Option<u64> {
+                        Some($longest)
+                    }
+                )?
             }
         )*
     };
@@ -196,17 +206,17 @@ macro_rules! rows {
 
 rows! {
     CachedLostRace, 256, |row| (row.network, row.server, row.udp_port) => (NetworkId, SocketAddr, Option<u16>),
-        until row.until(), at row.server.ip();
+        until row.until(), within 10 * MINUTE, at row.server.ip();
     CachedClosedPort, 64, |row| (row.network, row.server) => (NetworkId, SocketAddr),
-        until row.until(), at row.server.ip();
+        until row.until(), within MINUTE, at row.server.ip();
     CachedUdpPause, 64, |row| row.network => NetworkId,
-        until row.until.saturating_add(DAY);
+        until row.until.saturating_add(DAY), within DAY + LONGEST.as_millis() as u64;
     CachedRecord, 1024, |row| (row.network, row.name.clone(), row.port) => (NetworkId, String, u16),
         until row.until;
     CachedResolver, 256, |row| (row.network, row.resolver, row.zone.clone()) => (NetworkId, IpAddr, Vec<u8>),
         until row.until.saturating_add(DAY);
     CachedUnreachable, 256, |row| row.network => NetworkId,
-        until row.until;
+        until row.until, within 60 * MINUTE;
 }
 
 impl CacheContent {

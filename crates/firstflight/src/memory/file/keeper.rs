@@ -250,8 +250,7 @@ impl CachedRecord {
 /// The rows of known networks that still count.
 pub(super) fn counting<'a, R: Row>(rows: &'a [R], clock: &Clock) -> impl Iterator<Item = &'a R> {
     let now = clock.unix_ms;
-    let counts = move |row: &&R| row.network().is_known() && row.until().is_none_or(|until| now < until);
-    rows.iter().filter(counts).skip(rows.len().saturating_sub(R::MOST))
+    rows.iter().filter(move |row| row.counts(now)).skip(rows.len().saturating_sub(R::MOST))
 }
 
 /// A monotonic time as Unix time in milliseconds.

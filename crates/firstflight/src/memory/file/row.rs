@@ -20,4 +20,17 @@ pub(crate) trait Row: Clone + PartialEq {
     }
     /// When it counts no more.
     fn until(&self) -> Option<u64>;
+
+    /// How far ahead that is at most, milliseconds; `None` if there is another bound.
+    fn longest() -> Option<u64> {
+        None
+    }
+
+    /// Whether it counts at `now`: its time is not over, and it is not of a clock that was ahead.
+    fn counts(&self, now: u64) -> bool {
+        // Two clocks of one host differ a little.
+        let most = Self::longest().map(|longest| now.saturating_add(longest + 60_000));
+        let in_time = |until: u64| now < until && most.is_none_or(|most| until <= most);
+        self.network().is_known() && self.until().is_none_or(in_time)
+    }
 }

@@ -218,11 +218,34 @@ fn what_counts_no_more_is_not_kept() {
     assert_eq!(CredentialCache::read_all(&path).unwrap().len(), 1, "the server of the last look");
 }
 
+/// The clock was a month ahead when the file was written.
+#[test]
+fn what_a_clock_that_was_ahead_wrote_does_not_count() {
+    const MONTH: u64 = 30 * 24 * 60 * 60 * 1000;
+    let (_directory, path) = file();
+    let mut memory = open(&path, HOME);
+    learn(&mut memory, HOME);
+    save(&mut memory);
+    CredentialCache::update_all(&path, |content| {
+        content.lost_races.iter_mut().for_each(|row| row.at += MONTH);
+        content.closed_ports.iter_mut().for_each(|row| row.at += MONTH);
+        content.udp_pauses.iter_mut().for_each(|row| row.until += MONTH);
+        content.unreachable.push(CachedUnreachable { network: HOME, until: now() + MONTH });
+        content.records.clear();
+        content.servers.clear();
+    })
+    .unwrap();
+    let mut next = open(&path, HOME);
+    assert_eq!(knows(&mut next, HOME), [false; 5]);
+    save(&mut next);
+    assert_eq!(CredentialCache::read_all(&path).unwrap().len(), 1, "the server of the last look");
+}
+
 /// Of each subject, `n` of the largest entries that can be.
 fn full(n: usize) -> CacheContent {
     let network = |n: usize| NetworkId((n as u128 + 1).to_be_bytes());
     let ip = |n: usize| IpAddr::from(((0xfd00 << 112) + n as u128 * 0x1111_1111_1111).to_be_bytes());
-    let (all, at) = (0..n, u64::MAX / 2);
+    let (all, at) = (0..n, now() + 30_000);
     let cookie = || CachedCookie {
         cookie: firstflight_wire::tcp::Cookie::new(&[0xab; 16]).unwrap(),
         experimental: false,
