@@ -137,7 +137,8 @@ impl BegunConnect {
     /// The outcome of the first flight if the handshake is complete, or `None` if it is not. It does not block.
     ///
     /// A server that took the data, answered and reset may have done so before this looks. That is a connection, too: its reads
-    /// return the answer, and then the end. The reset was reported here.
+    /// return the answer, and then the end. The reset is in no error: an answer of which only the end of the connection says that
+    /// it is whole may have been cut.
     ///
     /// # Errors
     /// When the peer refuses, the network reports an error, or the kernel gives up. It is returned once.

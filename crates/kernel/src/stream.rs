@@ -235,7 +235,7 @@ impl Stream {
             outcome: self.outcome,
             early: self.early,
             confirmed: AtomicBool::new(self.confirmed.load(Ordering::Relaxed)),
-            ended: Mutex::default(),
+            ended: Mutex::new(self.ended()),
         }
     }
 
@@ -323,7 +323,18 @@ impl Stream {
     /// # Errors
     /// The system's.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        self.tcp.poll_peek(cx, buf)
+        let room = buf.remaining() > 0;
+        match ready!(self.tcp.poll_peek(cx, buf)) {
+            Ok(0) if room => Poll::Ready(self.ended().map_or(Ok(0), Err)),
+            peeked => Poll::Ready(peeked),
+        }
+    }
+
+    /// What ended the connection before the first read, if nobody has got it yet. It stays.
+    fn ended(&self) -> Option<io::Error> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = ended.as_ref()?;
+        Some(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
     }
 
     /// `AsyncWrite::poll_write`, for a shared reference. Poll it from one task at a time.
@@ -416,3 +427,6 @@ impl AsyncWrite for Stream {
         Poll::Ready(self.close_sending())
     }
 }
+
+#[cfg(test)]
+mod tests;
