@@ -3,11 +3,13 @@
 use firstflight_credential::NetworkId;
 use firstflight_wire::Instant;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// An answer this long ago shows that UDP works.
 const LATELY: Duration = Duration::from_secs(600);
-/// UDP pauses after this number of lost races in a row, to any servers.
+/// UDP pauses after this number of lost races in a row, to servers of as many networks: a server that is slow in UDP has its own pause
+/// (`History`), and does not switch UDP off for the others.
 const LOSSES: u32 = 2;
 /// The same where UDP answered lately: there, races are lost because single datagrams are. With 2 % of loss each way, two
 /// lost races in a row would soon come by chance.
@@ -15,6 +17,17 @@ const LOSSES_WHERE_IT_WORKED: u32 = 4;
 /// The first pause, and the longest. Each one is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(600);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2 * 3600);
+
+/// Networks of servers that are remembered for this.
+const COUNTED: usize = 8;
+
+/// The network of a server: a /24, or a /48.
+fn network_of(server: IpAddr) -> u64 {
+    match server {
+        IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
+        IpAddr::V6(ip) => (ip.to_bits() >> 80) as u64 | 1 << 63,
+    }
+}
 
 /// What is known of UDP on one network.
 #[derive(Debug, Default)]
@@ -25,6 +38,8 @@ pub(crate) struct Health {
     worked: Option<Instant>,
     /// Lost races since the last answer.
     lost: u32,
+    /// The servers' networks of the last of them.
+    losers: Vec<u64>,
     /// Pauses since the last answer.
     pauses: u32,
     /// UDP pauses until then.
@@ -50,8 +65,16 @@ impl Health {
     }
 
     /// The kernel's TCP was faster, although UDP began first.
-    pub(crate) fn lost(&mut self, now: Instant) {
+    pub(crate) fn lost(&mut self, server: IpAddr, now: Instant) {
         self.silent();
+        let loser = network_of(server);
+        if self.losers.contains(&loser) {
+            return;
+        }
+        if self.losers.len() == COUNTED {
+            self.losers.remove(0);
+        }
+        self.losers.push(loser);
         self.lost = self.lost.saturating_add(1);
         let most = if is_lately(self.worked, now) { LOSSES_WHERE_IT_WORKED } else { LOSSES };
         if self.pauses > 0 || self.lost >= most {
@@ -126,8 +149,8 @@ impl Networks {
     }
 
     /// See [`Health::lost`].
-    pub(crate) fn lost(&mut self, network: NetworkId, now: Instant) {
-        self.change(network, |health| health.lost(now));
+    pub(crate) fn lost(&mut self, network: NetworkId, server: IpAddr, now: Instant) {
+        self.change(network, |health| health.lost(server, now));
     }
 
     /// The host left `network`. Only a pause counts when it comes back.

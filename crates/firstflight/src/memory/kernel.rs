@@ -190,7 +190,7 @@ impl Memory {
     /// The kernel's TCP was faster, although UDP began first.
     pub(crate) fn udp_lost(&mut self, remote: SocketAddr, port: Option<u16>) {
         let now = self.time.now();
-        self.udp.lost(self.network, now);
+        self.udp.lost(self.network, remote.ip(), now);
         self.history.lost(HistoryWay::new(self.network, remote, port), now);
     }
 
