@@ -72,6 +72,31 @@ fn a_cookie_of_the_kernel_is_seen() {
     });
 }
 
+/// The host has two addresses, and what it sent from one is no cookie for the other.
+#[test]
+fn a_cookie_of_another_address_of_this_host_is_none() {
+    in_namespace("3", || async {
+        let ip = |arguments: &str| {
+            assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success(), "{arguments}");
+        };
+        let from = |address: &str| {
+            ip(&format!("route replace local 10.9.9.9 dev lo table local src {address}"));
+        };
+        for address in ["10.9.9.9", "10.1.1.1", "10.1.1.2"] {
+            ip(&format!("addr add {address}/32 dev lo"));
+        }
+        from("10.1.1.1");
+        let listener = Listener::bind("10.9.9.9:0".parse().unwrap(), ListenConfig::default()).unwrap();
+        let server = listener.local_addr().ip();
+        exchange(visit(&listener, b"first").await, b"first").await;
+        assert!(has_cookie(server).unwrap());
+        from("10.1.1.2");
+        assert!(!has_cookie(server).unwrap(), "the next SYN would ask for one");
+        from("10.1.1.1");
+        assert!(has_cookie(server).unwrap());
+    });
+}
+
 #[test]
 fn the_second_visit_sends_its_data_in_the_syn() {
     for family in [4, 6] {
