@@ -48,6 +48,8 @@ struct Inner {
     io: ServerIo<Io>,
     /// Bytes at the beginning that a proxy in front marked as early.
     marked: u64,
+    /// The server of HTTP has got all of them, and was stopped once to look at them.
+    has_paused: bool,
     /// Whether the client is confirmed; false if it will never be.
     confirmed: watch::Sender<Option<bool>>,
 }
@@ -98,7 +100,7 @@ impl Fresh {
     pub(super) fn share(self) -> (ForServer, Watch) {
         let Self { io, marked } = self;
         let (confirmed, told) = watch::channel((!io.get_ref().is_early()).then_some(true));
-        let inner = Arc::new(Mutex::new(Inner { io, marked, confirmed }));
+        let inner = Arc::new(Mutex::new(Inner { io, marked, has_paused: false, confirmed }));
         (ForServer(Arc::clone(&inner)), Watch { inner, confirmed: told })
     }
 }
@@ -214,6 +216,13 @@ impl AsyncRead for ForServer {
         if inner.confirmed.borrow().is_none() {
             // It wakes the requests that wait. A failure shows below, after what can still be read.
             let _ = inner.poll_confirmed(cx);
+        }
+        // A server of HTTP/2 reads all that there is before it hands a request out. By then nobody would know any more that the
+        // request was in the marked bytes.
+        if inner.is_marked() && inner.io.consumed() == inner.marked && !inner.has_paused {
+            inner.has_paused = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         Pin::new(&mut inner.io).poll_read(cx, buf)
     }

@@ -69,6 +69,45 @@ async fn a_stream_that_waits_stops_no_other() {
     assert!(connecting.is_finished(), "the POST did not wait");
 }
 
+/// A proxy in front took the POST early. What follows its bytes is there at the same time.
+#[tokio::test]
+async fn what_a_proxy_in_front_marked_is_refused() {
+    let backend = Backend::new().await;
+    let listener = format!("{HTTP}\nproxy_protocol_from = [\"127.0.0.0/8\"]");
+    let place = TestSite::new(&listener, "", backend.at);
+    let request = |stream, fields: &[u8]| frame(HEADERS, END_HEADERS | END_STREAM, stream, fields);
+    // `POST /pay`.
+    let pay = [0x83, 0x44, 4, b'/', b'p', b'a', b'y', 0x86, 0x41, 1, b'a'];
+    let early = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, &pay)].concat();
+    let (from, to) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
+    let marked = firstflight_http::proxy_header::about(from, to, None, early.len() as u32).unwrap();
+    let (mut client, stream) = accepted().await;
+    let behind = [request(3, &fields(3)), request(5, &fields(2))].concat();
+    client.write_all(&[&marked[..], &early, &behind].concat()).await.unwrap();
+    place.serve(stream);
+    let mut answers = tokio::spawn(async move {
+        let mut count = 0;
+        while count < 3 {
+            count += u32::from(next(&mut client).await.unwrap().0 == HEADERS);
+        }
+    });
+    let mut asked = Vec::new();
+    loop {
+        tokio::select! {
+            mut far = backend.accept() => {
+                asked.push(head(&mut far).await);
+                send(&mut far, OK).await;
+            }
+            done = &mut answers => break done.unwrap(),
+        }
+    }
+    asked.sort();
+    assert!(
+        asked.len() == 2 && asked[0].starts_with("get / ") && asked[1].starts_with("post / "),
+        "{asked:?}"
+    );
+}
+
 /// A client that never reads, and so never learns of a larger window. It has announced itself.
 struct Uploader {
     stream: TcpStream,
