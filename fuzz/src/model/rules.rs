@@ -156,6 +156,7 @@ impl Tcb {
             if let Some(ack) = seg.ack.filter(|_| self.is_probe(seg))
                 && self.check_ack(seg, ack).is_none()
             {
+                self.take_stamp(seg, now_ms);
                 self.take_ack(seg, ack);
             }
             return Allowed::challenge();
@@ -170,20 +171,23 @@ impl Tcb {
         if let Some(answer) = self.check_ack(seg, ack) {
             return answer;
         }
-        // RFC 7323 §4.3 (2), R3. DELIBERATE: only after the ACK field was checked. Otherwise a blind segment could
-        // make PAWS drop everything that follows.
-        if let Some(stamp) = seg.stamp.filter(|_| self.timestamps) {
-            let valid = now_ms.saturating_sub(self.ts_recent_at) < TS_VALID_MS;
-            if !lt(self.last_ack_sent, seg.seq) && (!valid || !lt(stamp, self.ts_recent)) {
-                self.ts_recent = stamp;
-                self.ts_recent_at = now_ms;
-            }
-        }
+        self.take_stamp(seg, now_ms);
         self.take_ack(seg, ack);
         let allowed = self.text_and_fin(seg);
         // DELIBERATE: a SYN-ACK that crosses ours repeats a known SYN, and is answered like any repeated segment.
         // Linux does so too.
         if seg.was_syn { allowed.or_ack() } else { allowed }
+    }
+
+    /// RFC 7323 §4.3 (2), R3. DELIBERATE: only after the ACK field was checked. Otherwise a blind segment could make PAWS drop
+    /// everything that follows.
+    fn take_stamp(&mut self, seg: &Arriving, now_ms: u64) {
+        let Some(stamp) = seg.stamp.filter(|_| self.timestamps) else { return };
+        let valid = now_ms.saturating_sub(self.ts_recent_at) < TS_VALID_MS;
+        if !lt(self.last_ack_sent, seg.seq) && (!valid || !lt(stamp, self.ts_recent)) {
+            self.ts_recent = stamp;
+            self.ts_recent_at = now_ms;
+        }
     }
 
     /// "Trimming off any portions that lie outside the window (including SYN and FIN)": in a simultaneous open the
