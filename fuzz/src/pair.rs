@@ -275,8 +275,12 @@ impl World {
             if apps[0].over() && (apps[1].over() || never_accepted) {
                 break;
             }
-            let progress = self.step(limit);
-            assert!(progress, "no end: {:?}", apps.map(|a| (a.read, a.written, a.total, a.failed)));
+            if !self.step(limit) {
+                // An end that gives up tells nobody: its peer, without a keepalive, waits for ever.
+                let gave_up = self.losses > HARMLESS_LOSSES && apps.iter().any(|app| app.failed.is_some());
+                assert!(gave_up, "no end: {:?}", apps.map(|a| (a.read, a.written, a.total, a.failed)));
+                break;
+            }
         }
         self.check(&apps);
     }
