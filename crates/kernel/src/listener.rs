@@ -82,6 +82,8 @@ pub struct Listener {
     adopted: bool,
     /// The listener leaves the socket's packet filter in place.
     keep_filter: bool,
+    /// Connections of Fast Open that may wait.
+    pending: u32,
 }
 
 /// Whether cookies are granted.
@@ -142,7 +144,7 @@ impl Listener {
     fn with(tcp: TcpListener, config: ListenConfig, grants: Grants, adopted: bool) -> io::Result<Self> {
         let local = tcp.local_addr()?;
         let (keys, keep_filter) = (Mutex::new(config.keys), config.keep_filter);
-        Ok(Self { tcp, local, grants, keys, adopted, keep_filter })
+        Ok(Self { tcp, local, grants, keys, adopted, keep_filter, pending: config.pending })
     }
 
     /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
@@ -275,9 +277,13 @@ pub(crate) fn early_bytes(asked: Option<&SynFlight>, info: &TcpInfo) -> u32 {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.adopted && !self.keep_filter {
-            // The service manager may pass the socket to another process. That process must get new connections.
-            detach_filter(&self.tcp);
+        if self.adopted {
+            // The service manager may pass the socket to another process, or has. That process must get new connections,
+            // and the data in their SYNs.
+            let _ = sys::fast_open_queue(&self.tcp, self.pending);
+            if !self.keep_filter {
+                detach_filter(&self.tcp);
+            }
         }
     }
 }

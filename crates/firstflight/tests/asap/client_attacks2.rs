@@ -93,6 +93,30 @@ fn a_socket_that_was_passed_listens_after_a_drain() {
     });
 }
 
+/// The next instance begins before the earlier one ends, with the same socket.
+#[test]
+fn a_socket_that_was_passed_takes_first_flights_after_a_drain() {
+    in_namespace("3", || async {
+        let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at: Authority = passed.local_addr().unwrap().into();
+        let adopt = || {
+            let config = firstflight::kernel::ListenConfig::default();
+            firstflight_kernel::Listener::adopt(passed.try_clone().unwrap(), config).unwrap()
+        };
+        let (earlier, next) = (adopt(), adopt());
+        earlier.drain().unwrap();
+        drop(earlier);
+        let client = Client::new();
+        let mut outcomes = Vec::new();
+        for _ in 0..2 {
+            let (stream, accepted) = tokio::join!(client.connect(&at, safely()), next.accept());
+            outcomes.push(accepted.unwrap().outcome());
+            drop(stream.unwrap());
+        }
+        assert_eq!(outcomes, [Outcome::Handshake(Reason::NoCredential), Outcome::Accepted]);
+    });
+}
+
 /// Under SYN cookies the kernel keeps nothing of the SYN, so the server does not know what the client asked for.
 #[test]
 fn a_connection_from_a_syn_cookie_is_not_called_not_requested() {
