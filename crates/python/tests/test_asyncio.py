@@ -233,3 +233,32 @@ def test_what_is_no_connection_is_an_error():
         assert firstflight.outcome(sock).outcome == "unknown"
     assert firstflight.host_check() == (True, True)
     assert firstflight.Outcome("handshake", "no-credential", False, True, 0, 0.0, 0).text
+
+
+def test_confirmed_asks_about_no_other_connection(run, monkeypatch):
+    """A connection that ends gives its number to the next one, which may be confirmed: its client sent another request."""
+    native = firstflight._native
+    ask = native.confirmed
+    asked = []
+
+    async def main():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ours, other = (socket.create_connection(listener.getsockname()) for _ in range(2))
+            number = ours.fileno()
+
+            def ends_meanwhile(fileno):
+                asked.append(fileno)
+                if len(asked) > 1:
+                    return ask(fileno)
+                ours.close()
+                os.dup2(other.fileno(), number)
+                return False
+
+            monkeypatch.setattr(native, "confirmed", ends_meanwhile)
+            with pytest.raises(ConnectionAbortedError):
+                await firstflight.confirmed(ours)
+            assert asked == [number]
+            os.close(number)
+            other.close()
+
+    run(main())

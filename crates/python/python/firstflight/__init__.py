@@ -140,9 +140,11 @@ async def confirmed(connection: Connection) -> None:
     Until then the network may have made a copy of the request. A server that must not run it twice waits.
     :raises ConnectionError: if the connection is over.
     """
-    fileno = _fileno(connection)
+    is_closing: Callable[[], bool] = getattr(connection, "is_closing", lambda: False)
     while True:
-        known = _native.confirmed(fileno)
+        # Asked in each turn: a connection that asyncio closed gives its number to the next one that the program accepts.
+        fileno = -1 if is_closing() else _fileno(connection)
+        known = None if fileno < 0 else _native.confirmed(fileno)
         if known:
             return
         if known is None:
