@@ -84,12 +84,14 @@ pub struct Global {
     /// Threads that serve. The default is one for each processor.
     pub threads: Option<NonZeroUsize>,
     /// Connections of clients at one time. Further ones wait in the kernel's queues.
-    pub max_connections: usize,
+    pub max_connections: NonZeroUsize,
     /// How long connections may take to end after SIGTERM.
     pub drain: Period,
     /// How long the gateway goes on accepting after SIGTERM while `/readyz` says no.
     pub drain_delay: Period,
 }
+
+const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 impl Default for Global {
     fn default() -> Self {
@@ -99,7 +101,7 @@ impl Default for Global {
             admin_hosts: Vec::new(),
             log: LogFormat::Text,
             threads: None,
-            max_connections: 10_000,
+            max_connections: MAX_CONNECTIONS,
             drain: Period(Duration::from_secs(30)),
             drain_delay: Period(Duration::ZERO),
         }

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::config::Mode;
-use crate::limits::{ClientPermit, Clients};
+use crate::limits::{ClientPermit, Clients, Place};
 use crate::site::Site;
 use crate::{http, l4, metrics};
 use arc_swap::ArcSwap;
@@ -10,7 +10,7 @@ use firstflight::Stream;
 use firstflight_http::patience::timeout;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 /// How far the end of a listener or of the gateway has come.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct Phases {
 
 /// What a connection holds until its end, also after it became a tunnel.
 pub(crate) struct Guards {
-    _permits: Vec<OwnedSemaphorePermit>,
+    _permits: Vec<Place>,
     place: OnceLock<ClientPermit>,
     _open: metrics::OpenGauge,
     /// The listener waits until all of these are gone.
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     stream: Stream,
     site: Arc<ArcSwap<Site>>,
     clients: Clients,
-    permits: Vec<OwnedSemaphorePermit>,
+    permits: Vec<Place>,
     alive: mpsc::Sender<()>,
     phases: Phases,
 ) {
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
         }
     }
     if let Some(most) = now.config.max_connections_per_client {
-        match clients.connection(client.about().peer.ip(), most) {
+        match clients.connection(client.about().peer.ip(), most.get()) {
             Some(place) => drop(guards.place.set(place)),
             None => {
                 metrics::refused(now.name(), "client-limit");

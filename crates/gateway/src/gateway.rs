@@ -7,6 +7,7 @@ use crate::counted::ListenerCounts;
 use crate::device;
 use crate::error::GatewayError;
 use crate::farm::{self, Farm, Sealing};
+use crate::limits::Limit;
 use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::{self, Last, Log};
 use crate::metrics;
@@ -28,7 +29,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use toml::Spanned;
 
@@ -68,7 +68,7 @@ pub struct Gateway {
     workers: OnceLock<Workers>,
     listening: HashMap<String, Listening>,
     checks: Vec<JoinSet<()>>,
-    places: Arc<Semaphore>,
+    places: Arc<Limit>,
     log: Log,
     shown: AdminPages,
     admin: Option<Admin>,
@@ -108,7 +108,7 @@ impl Gateway {
             None => None,
         };
         let log = Log::new(config.gateway.log, log).map_err(GatewayError::Log)?;
-        let places = budget::divide(config.gateway.max_connections).min(Semaphore::MAX_PERMITS);
+        let places = budget::divide(config.gateway.max_connections.get());
         let mut gateway = Self {
             config: config.clone(),
             services: Services::new(),
@@ -118,7 +118,7 @@ impl Gateway {
             workers: OnceLock::new(),
             listening: HashMap::new(),
             checks: Vec::new(),
-            places: Arc::new(Semaphore::new(places)),
+            places: Limit::new(places),
             log,
             tidying: tokio::spawn(tidy(shown.clone())),
             counted: Vec::new(),
@@ -285,6 +285,7 @@ impl Gateway {
             }
         }
         let stays = |name: &String| config.listeners.iter().any(|listener| listener.name.get_ref() == name);
+                site.begin();
         let gone: Vec<_> = self.listening.keys().filter(|name| !stays(name)).cloned().collect();
         for name in gone {
             if let Some(listening) = self.listening.remove(&name) {

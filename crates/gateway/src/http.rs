@@ -242,7 +242,7 @@ const HEADERS: usize = 100;
 
 fn http2_settings(config: &Listener, connection_window: u32) -> http2::Settings {
     http2::Settings {
-        streams: config.max_streams,
+        streams: config.max_streams.get(),
         head: *config.max_header_bytes.get_ref(),
         stream_window: *config.stream_window.get_ref(),
         connection_window,
@@ -260,7 +260,7 @@ const SMALLEST_WINDOW: u32 = 65_535;
 
 /// The window of a connection: what may wait for slow backends, and no more than its streams can use.
 fn window_of_all(config: &Listener) -> u32 {
-    let used = config.stream_window.get_ref().saturating_mul(config.max_streams.max(1));
+    let used = config.stream_window.get_ref().saturating_mul(config.max_streams.get());
     used.min(*config.connection_window.get_ref()).max(SMALLEST_WINDOW)
 }
 

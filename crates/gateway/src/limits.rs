@@ -1,9 +1,71 @@
-//! What one client may have of a listener: connections, requests at one time, and memory.
+//! What a listener has at one time, and what one client may have of it: connections, requests, and memory.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A number of places, which a reload may change while they are taken.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    semaphore: Arc<Semaphore>,
+    size: Mutex<Size>,
+}
+
+#[derive(Debug)]
+struct Size {
+    most: usize,
+    /// Free and taken places: more than `most` until enough of them are given back.
+    places: usize,
+}
+
+impl Limit {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        let size = Mutex::new(Size { most, places: most });
+        Arc::new(Self { semaphore: Arc::new(Semaphore::new(most)), size })
+    }
+
+    /// From now on there are `most` places. Who waits for one goes on if there are more than before.
+    pub(crate) fn set(&self, most: usize) {
+        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        size.most = most.min(Semaphore::MAX_PERMITS);
+        if size.places < size.most {
+            self.semaphore.add_permits(size.most - size.places);
+            size.places = size.most;
+        } else {
+            size.places -= self.semaphore.forget_permits(size.places - size.most);
+        }
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn place(self: Arc<Self>) -> Place {
+        // Nobody closes the semaphore.
+        let permit = Arc::clone(&self.semaphore).acquire_owned().await.ok();
+        Place { limit: self, permit }
+    }
+}
+
+/// A place of a [`Limit`], until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    limit: Arc<Limit>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut size = self.limit.size.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.permit.take() {
+            Some(permit) if size.places > size.most => {
+                permit.forget();
+                size.places -= 1;
+            }
+            // Under the lock: `set` must see it as free.
+            permit => drop(permit),
+        }
+    }
+}
 
 /// What clients have: an IPv4 address, or an IPv6 /64, is one.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +77,7 @@ struct Share {
     /// Places and reservations that refer to this.
     held: usize,
     connections: usize,
-    requests: Arc<Semaphore>,
+    requests: Arc<Limit>,
     bytes: u64,
 }
 
@@ -26,7 +88,7 @@ pub(crate) struct ClientPermit {
     client: IpAddr,
     connections: usize,
     bytes: u64,
-    _request: Option<OwnedSemaphorePermit>,
+    _request: Option<Place>,
 }
 
 impl ClientPermit {
@@ -57,7 +119,7 @@ impl Clients {
         let share = shares.entry(client).or_insert_with(|| Share {
             held: 0,
             connections: 0,
-            requests: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
+            requests: Limit::new(requests),
             bytes: 0,
         });
         match work(share) {
@@ -86,14 +148,11 @@ impl Clients {
         let mut requests = None;
         let mut place = self.with(client, most, |share| {
             // Whoever came first, for a connection perhaps, did not know how many, and a reload may have changed it.
-            if share.requests.available_permits() == 0 && Arc::strong_count(&share.requests) == 1 {
-                share.requests = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-            }
+            share.requests.set(most);
             requests = Some(Arc::clone(&share.requests));
             Some((0, 0))
         })?;
-        // Nobody closes it.
-        place._request = Some(requests?.acquire_owned().await.ok()?);
+        place._request = Some(requests?.place().await);
         Some(place)
     }
 

@@ -5,7 +5,7 @@ use crate::connection::{self, Phases};
 use crate::device::{self, Device};
 use crate::error::GatewayError;
 use crate::farm::{Farm, Sealing};
-use crate::limits::Clients;
+use crate::limits::{Clients, Limit, Place};
 use crate::site::Site;
 use crate::verifying::{self, Verifiers};
 use arc_swap::ArcSwap;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Pause after a failed accept, which may be caused by a lack of file descriptors.
@@ -226,7 +226,7 @@ impl Bound {
     }
 
     /// Begins to accept. `places` are those of the whole gateway.
-    pub(crate) fn accept(self, site: Site, places: Arc<Semaphore>) -> Listening {
+    pub(crate) fn accept(self, site: Site, places: Arc<Limit>) -> Listening {
         let Self { server, device, workers, key_file, trust_file } = self;
         if let Some(file) = key_file {
             tokio::spawn(keys::follow_file(server.keys(), file));
@@ -306,7 +306,7 @@ impl Listening {
 struct Door {
     site: Arc<ArcSwap<Site>>,
     clients: Clients,
-    places: Arc<Semaphore>,
+    places: Arc<Limit>,
     alive: mpsc::Sender<()>,
     phases: Phases,
     by_kernel: Arc<ByKernel>,
@@ -314,16 +314,12 @@ struct Door {
 
 impl Door {
     /// Waits for a place in the gateway, and in the listener.
-    async fn place(&self) -> Vec<OwnedSemaphorePermit> {
+    async fn place(&self) -> Vec<Place> {
         let own = Arc::clone(&self.site.load().places);
-        let mut permits = Vec::with_capacity(2);
-        // Nobody closes them.
-        permits.extend(Arc::clone(&self.places).acquire_owned().await);
-        permits.extend(own.acquire_owned().await);
-        permits
+        vec![Arc::clone(&self.places).place().await, own.place().await]
     }
 
-    fn serve(&self, stream: Stream, permits: Vec<OwnedSemaphorePermit>) {
+    fn serve(&self, stream: Stream, permits: Vec<Place>) {
         self.by_kernel.count(&stream);
         let (site, clients) = (Arc::clone(&self.site), self.clients.clone());
         let serving =

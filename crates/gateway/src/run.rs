@@ -175,7 +175,7 @@ async fn run_source(source: Source<'_>) -> Result<(), RunError> {
     let config = source.read()?;
     let user = config.gateway.user.clone();
     announce_user(&config)?;
-    let limit = open_files::raise_limit(config.gateway.max_connections);
+    let limit = open_files::raise_limit(config.gateway.max_connections.get());
     let mut gateway = Gateway::start(config, io::stdout()).await?;
     let mut wrong = gateway.certificate_problems();
     let said = drop_privileges(user.as_deref(), USER)?;

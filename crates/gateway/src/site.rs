@@ -3,13 +3,14 @@
 use crate::backend::Service;
 use crate::config::{Certificate, Early, Listener, Route};
 use crate::farm::{self, Sealing};
+use crate::limits::Limit;
 use crate::log::Log;
 use crate::metrics::Series;
 use firstflight_tls::{Acceptor, ConfigError, H2, HTTP_1_1, NewCertificates};
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tokio::sync::Semaphore;
 
 /// A listener's settings in use. A reload replaces it.
 pub(crate) struct Site {
@@ -21,7 +22,12 @@ pub(crate) struct Site {
     service: Option<Arc<Service>>,
     routes: Vec<(Route, Arc<Service>)>,
     /// Places for connections.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Arc<Limit>,
+}
+
+/// How many connections a listener may have.
+fn most(config: &Listener) -> usize {
+    config.max_connections.map_or(usize::MAX, NonZeroUsize::get)
 }
 
 /// The services by name.
@@ -52,13 +58,8 @@ impl Site {
             }
             None => (acceptor(config, sealing.as_deref())?, None),
         };
-        let places = match former.filter(|former| former.config.max_connections == config.max_connections) {
-            Some(former) => Arc::clone(&former.places),
-            None => {
-                let most = config.max_connections.unwrap_or(Semaphore::MAX_PERMITS);
-                Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
-            }
-        };
+        // The connections of the former site are those of the listener.
+        let places = former.map_or_else(|| Limit::new(most(config)), |former| Arc::clone(&former.places));
         let routes = config.routes.iter().map(|route| route.get_ref().clone());
         let routes =
             routes.filter_map(|route| service(route.service.get_ref()).map(|service| (route, service)));
@@ -68,6 +69,11 @@ impl Site {
         let series = Series::new(config.name.get_ref(), named);
         let (config, log) = (config.clone(), log.clone());
         Ok((Self { config, log, series, acceptor, sealing, service: default, routes, places }, new))
+    }
+
+    /// The site is in use from now on.
+    pub(crate) fn begin(&self) {
+        self.places.set(most(&self.config));
     }
 
     pub(crate) fn name(&self) -> &str {

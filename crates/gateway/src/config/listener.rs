@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use toml::Spanned;
 
@@ -74,9 +74,9 @@ pub struct Listener {
     #[serde(default)]
     pub first_start: bool,
     /// Connections at one time. Further ones wait in the kernel's queue.
-    pub max_connections: Option<usize>,
+    pub max_connections: Option<NonZeroUsize>,
     /// Connections of one client (IPv4 address, IPv6 /64) at one time. Further ones are reset.
-    pub max_connections_per_client: Option<usize>,
+    pub max_connections_per_client: Option<NonZeroUsize>,
     /// HTTP mode: requests of one client under way at one time. Further ones wait. 0: no limit.
     #[serde(default = "max_requests_per_client")]
     pub max_requests_per_client: usize,
@@ -153,7 +153,7 @@ pub struct Listener {
     pub max_headers: usize,
     /// Requests of one HTTP/2 connection at one time.
     #[serde(default = "max_streams")]
-    pub max_streams: u32,
+    pub max_streams: NonZeroU32,
     /// How much of one request's body may wait for a slow backend, bytes (HTTP/2). One upload is not faster than this
     /// in a round trip.
     #[serde(default = "stream_window")]
@@ -182,7 +182,7 @@ defaults! {
     body_timeout: Period = Period::seconds(60);
     max_header_bytes: Spanned<u32> = Spanned::new(0..0, 32 * 1024);
     max_headers: usize = 100;
-    max_streams: u32 = 128;
+    max_streams: NonZeroU32 = NonZeroU32::MIN.saturating_add(127);
     // 160 Mbit/s at a round-trip time of 100 ms.
     stream_window: Spanned<u32> = Spanned::new(0..0, 2 << 20);
     // Room for seven uploads that wait, and for one that goes on.

@@ -271,6 +271,17 @@ fn what_limits_copies_must_fit_together() {
 }
 
 #[test]
+fn a_limit_of_nothing_is_refused() {
+    for key in ["max_connections", "max_connections_per_client", "max_streams"] {
+        let zero = GOOD.replace("mode = \"http\"", &format!("mode = \"http\"\n{key} = 0"));
+        let said = mistake(&zero);
+        assert!(said.contains(key) && said.contains("nonzero"), "{key}: {said}");
+    }
+    let said = mistake(&GOOD.replace("[gateway]", "[gateway]\nmax_connections = 0"));
+    assert!(said.contains("nonzero"), "{said}");
+}
+
+#[test]
 fn sealed_flights_need_tls_and_keys() {
     let with = |keys: &str| {
         GOOD.replace("[[listener.route]]", &format!("[listener.seal]\n{keys}\n[[listener.route]]"))

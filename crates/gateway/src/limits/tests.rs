@@ -56,3 +56,41 @@ fn each_connection_of_a_client_gets_less_memory() {
     drop(held);
     assert!(clients.0.lock().unwrap().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_changes_while_its_places_are_taken() {
+    let soon = Duration::from_secs(1);
+    let limit = Limit::new(2);
+    let one = Arc::clone(&limit).place().await;
+    let two = Arc::clone(&limit).place().await;
+    let waiting = tokio::spawn(Arc::clone(&limit).place());
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    limit.set(3);
+    let three = waiting.await.unwrap();
+    limit.set(1);
+    let waiting = tokio::spawn(Arc::clone(&limit).place());
+    drop((one, two));
+    tokio::time::sleep(soon).await;
+    assert!(!waiting.is_finished(), "one place is taken");
+    drop(three);
+    let again = waiting.await.unwrap();
+    assert!(timeout(soon, Arc::clone(&limit).place()).await.is_err());
+    drop(again);
+    assert!(timeout(soon, limit.place()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_reaches_a_client_at_its_limit() {
+    let clients = Clients::default();
+    let (client, soon) = (ip("192.0.2.1"), Duration::from_secs(1));
+    let held = clients.request(client, 1).await.unwrap();
+    assert!(timeout(soon, clients.request(client, 1)).await.is_err());
+    let more = timeout(soon, clients.request(client, 2)).await.expect("there are two places");
+    assert!(timeout(soon, clients.request(client, 1)).await.is_err());
+    drop(more);
+    assert!(timeout(soon, clients.request(client, 1)).await.is_err(), "one place is taken");
+    drop(held);
+    assert!(timeout(soon, clients.request(client, 1)).await.is_ok());
+    assert!(clients.0.lock().unwrap().is_empty());
+}
