@@ -10,7 +10,7 @@ use crate::farm::{self, Farm, Sealing};
 use crate::limits::Limit;
 use crate::listening::{Bound, Listening, current_keys, read_files};
 use crate::log::{self, Last, Log};
-use crate::metrics;
+use crate::metrics::{self, BackendPublisher};
 use crate::names::{self, Names};
 use crate::site::{Services, Site};
 use crate::verifying::Verifiers;
@@ -42,6 +42,7 @@ pub(crate) struct AdminPages(Arc<Mutex<View>>);
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) services: Vec<Arc<Service>>,
+    pub(crate) backends: BackendPublisher,
     pub(crate) certificates: Vec<ServerCertificates>,
     pub(crate) ends: CertificatePublisher,
     pub(crate) publishers: Vec<(String, firstflight::metrics::Publisher)>,
@@ -576,15 +577,12 @@ pub(crate) fn publish(shown: &AdminPages) {
         for (_, publisher) in &mut view.verifiers {
             publisher.publish();
         }
-        let View { certificates, ends, names, relayed, .. } = view;
+        let View { certificates, ends, names, relayed, services, backends, .. } = view;
         ends.publish(&*certificates);
         names::publish(names, relayed);
-        for service in &view.services {
-            for backend in service.backends() {
-                metrics::backend_active(backend);
-                metrics::backend_up(backend, service.known(backend));
-            }
-        }
+        let all =
+            services.iter().flat_map(|service| service.backends().iter().map(move |one| (service, one)));
+        backends.publish(all.map(|(service, backend)| (&**backend, service.known(backend))));
     });
 }
 

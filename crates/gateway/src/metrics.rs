@@ -26,7 +26,7 @@ use metrics::{
     histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -201,18 +201,32 @@ fn labels(backend: &Backend) -> [(&'static str, String); 2] {
     [("service", backend.service.clone()), ("backend", backend.label.clone())]
 }
 
-/// Sets the gauge, before it is read.
-pub(crate) fn backend_up(backend: &Backend, known: HealthState) {
-    gauge!(UP, &labels(backend)).set(match known {
-        HealthState::Up => 1.0,
-        HealthState::Down => 0.0,
-        HealthState::Unknown => f64::NAN,
-    });
-}
+/// Publishes how backends are.
+#[derive(Debug, Default)]
+pub(crate) struct BackendPublisher(BTreeSet<[String; 2]>);
 
-/// Sets the gauge, before it is read.
-pub(crate) fn backend_active(backend: &Backend) {
-    gauge!(ACTIVE, &labels(backend)).set(backend.active() as f64);
+impl BackendPublisher {
+    /// Sets the gauges, before they are read. Of a backend that is no longer there nothing is known.
+    pub(crate) fn publish<'a>(&mut self, backends: impl IntoIterator<Item = (&'a Backend, HealthState)>) {
+        let mut former = std::mem::take(&mut self.0);
+        for (backend, known) in backends {
+            let labels = labels(backend);
+            gauge!(UP, &labels).set(match known {
+                HealthState::Up => 1.0,
+                HealthState::Down => 0.0,
+                HealthState::Unknown => f64::NAN,
+            });
+            gauge!(ACTIVE, &labels).set(backend.active() as f64);
+            let labels = labels.map(|(_, value)| value);
+            former.remove(&labels);
+            self.0.insert(labels);
+        }
+        for [service, backend] in former {
+            let labels = [("service", service), ("backend", backend)];
+            gauge!(UP, &labels).set(f64::NAN);
+            gauge!(ACTIVE, &labels).set(0.0);
+        }
+    }
 }
 
 pub(crate) fn backend_failed(backend: &Backend, kind: &'static str) {
