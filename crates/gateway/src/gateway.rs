@@ -68,6 +68,8 @@ pub struct Gateway {
     verifiers: Verifiers,
     workers: OnceLock<Workers>,
     listening: HashMap<String, Listening>,
+    /// Listeners that a reload has taken out, until their connections have ended.
+    ending: JoinSet<()>,
     checks: Vec<JoinSet<()>>,
     places: Arc<Limit>,
     log: Log,
@@ -118,6 +120,7 @@ impl Gateway {
             verifiers: Verifiers::default(),
             workers: OnceLock::new(),
             listening: HashMap::new(),
+            ending: JoinSet::new(),
             checks: Vec::new(),
             places: Limit::new(places),
             log,
@@ -282,11 +285,12 @@ impl Gateway {
             certificates.into_iter().for_each(NewCertificates::commit);
             site.sealing.iter().for_each(|sealing| sealing.followed.read_again());
             if let Some(listening) = self.listening.get(&name) {
+                site.begin();
                 listening.site.store(Arc::new(site));
             }
         }
         let stays = |name: &String| config.listeners.iter().any(|listener| listener.name.get_ref() == name);
-                site.begin();
+        while self.ending.try_join_next().is_some() {}
         let gone: Vec<_> = self.listening.keys().filter(|name| !stays(name)).cloned().collect();
         for name in gone {
             if let Some(listening) = self.listening.remove(&name) {
@@ -295,7 +299,7 @@ impl Gateway {
                     view.cards.retain(|(of, _)| *of != name);
                 });
                 self.log.status(&format!("listener {name} has ended"));
-                tokio::spawn(listening.end(config.gateway.drain.0));
+                self.ending.spawn(listening.end(config.gateway.drain.0));
             }
         }
         self.verifiers.keep(&config.listeners);
@@ -438,8 +442,11 @@ impl Gateway {
     pub(crate) async fn end(&mut self) {
         self.stopping();
         let within = self.config.gateway.drain.0;
-        let mut ending: JoinSet<()> =
-            self.listening.drain().map(|(_, listening)| listening.end(within)).collect();
+        // What a reload has taken out asks the store as well, until it has ended.
+        let mut ending = std::mem::take(&mut self.ending);
+        for (_, listening) in self.listening.drain() {
+            ending.spawn(listening.end(within));
+        }
         if let Some(names) = self.names.take() {
             ending.spawn(names.end());
         }
@@ -465,6 +472,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.tidying.abort();
+        self.ending.detach_all();
     }
 }
 

@@ -56,3 +56,56 @@ async fn a_service_for_trials_gives_bodies_back_and_counts_them() {
     let other = asked("POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert!(other.starts_with("HTTP/1.1 405 "), "{other}");
 }
+
+/// A configuration of TCP listeners at one backend.
+fn listeners(names: &[&str], service: &str, backend: SocketAddr, health: &str) -> Config {
+    let listener = |name: &&str| {
+        format!(
+            "[[listener]]\nname = {name:?}\naddress = [\"127.0.0.1:0\"]\nudp_port = 0\nmode = \"tcp\"\nservice = {service:?}\n"
+        )
+    };
+    let listeners: String = names.iter().map(listener).collect();
+    let service = format!("[[service]]\nname = {service:?}\nbackend = [\"{backend}\"]\n{health}");
+    Config::parse(&format!("{listeners}{service}")).unwrap()
+}
+
+/// What a reload takes out still asks the store, so the memory of first flights must not be closed before.
+#[tokio::test]
+async fn the_end_waits_for_listeners_that_a_reload_took_out() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let backend = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = backend.local_addr().unwrap();
+    let mut gateway = Gateway::start(listeners(&["a", "b"], "s", at, ""), Vec::new()).await.unwrap();
+    let mut client = tokio::net::TcpStream::connect(gateway.addresses("a")[0]).await.unwrap();
+    client.write_all(b"x").await.unwrap();
+    let (mut far, _) = backend.accept().await.unwrap();
+    gateway.reload(listeners(&["b"], "s", at, "")).await.unwrap();
+    let mut end = Box::pin(gateway.end());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), &mut end).await.is_err(),
+        "its connection was cut"
+    );
+    far.write_all(b"y").await.unwrap();
+    assert_eq!(client.read_u8().await.unwrap(), b'y');
+    drop((client, far));
+    end.await;
+}
+
+#[tokio::test]
+async fn nothing_is_known_of_a_backend_that_a_reload_took_out() {
+    let backend = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = backend.local_addr().unwrap();
+    let health = "[service.health]\ninterval = \"50ms\"\nrise = 1\n";
+    let mut gateway = Gateway::start(listeners(&["a"], "earlier", at, health), Vec::new()).await.unwrap();
+    let up = |gateway: &Gateway, service: &str| {
+        publish(&gateway.shown);
+        let shown = metrics::recorder().unwrap().render();
+        let series = format!("firstflight_gateway_backend_up{{service=\"{service}\",backend=\"{at}\"}} ");
+        shown.lines().find_map(|line| line.strip_prefix(&series).map(str::to_owned))
+    };
+    while up(&gateway, "earlier").as_deref() != Some("1") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    gateway.reload(listeners(&["a"], "later", at, health)).await.unwrap();
+    assert_eq!(up(&gateway, "earlier").as_deref(), Some("NaN"));
+}
