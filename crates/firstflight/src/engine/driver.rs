@@ -181,7 +181,7 @@ impl<L: Link> Driver<L> {
     fn turn(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut more_in = self.receive(inner, now, cx)?;
         if let Some(post) = &mut self.post {
-            more_in |= post.exchange(inner, now, self.unsent == 0, cx);
+            more_in |= post.exchange(&mut inner.stack, now, self.unsent == 0, cx);
         }
         self.verify(inner, now);
         let due = self.time(inner, now, more_in, cx);

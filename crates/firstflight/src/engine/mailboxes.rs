@@ -4,9 +4,8 @@
 mod mail;
 
 use crate::credential::LearntOfServer;
-use crate::shared::Inner;
 use crate::workers::Workers;
-use firstflight_stack::Visits;
+use firstflight_stack::{Stack, Visits};
 use firstflight_wire::Instant;
 use std::io;
 use std::sync::Arc;
@@ -90,7 +89,7 @@ impl Mailboxes {
     /// Returns whether something is left.
     pub(crate) fn exchange(
         &mut self,
-        inner: &mut Inner,
+        stack: &mut Stack,
         now: Instant,
         sends: bool,
         cx: &Context<'_>,
@@ -99,10 +98,10 @@ impl Mailboxes {
             self.waker = Some(cx.waker().clone());
             self.mail.register(self.index, cx.waker());
         }
-        self.hand_out(inner);
-        if self.take_in(inner, now, sends) {
+        self.hand_out(stack);
+        if self.take_in(stack, now, sends) {
             // Some messages go from shard to shard.
-            self.hand_out(inner);
+            self.hand_out(stack);
         }
         self.has_left()
     }
@@ -112,44 +111,53 @@ impl Mailboxes {
         self.taken.0 < self.spare.packets.len()
     }
 
-    fn hand_out(&self, inner: &mut Inner) {
+    fn hand_out(&self, stack: &mut Stack) {
         let mut lost = 0;
-        while let Some(packet) = inner.stack.poll_misdirected() {
+        while let Some(packet) = stack.poll_misdirected() {
             let put = |content: &mut Content| content.put(packet.visits, packet.packet);
             lost += u32::from(!self.mail.put(packet.shard, put));
         }
         for _ in 0..lost {
-            inner.stack.count_undelivered();
+            stack.count_undelivered();
         }
-        while let Some(learnt) = inner.stack.poll_learnt() {
+        while let Some(learnt) = stack.poll_learnt() {
             for index in (0..self.mail.shards()).filter(|index| *index != self.index) {
                 self.mail.put(index, |content| content.tell(&learnt));
             }
         }
     }
 
-    fn take_in(&mut self, inner: &mut Inner, now: Instant, sends: bool) -> bool {
-        if !self.has_left() {
-            self.taken = (0, 0);
-            self.spare.packets.clear();
-            self.spare.bytes.clear();
-            if !self.mail.take(self.index, &mut self.spare) {
-                return false;
-            }
-            for learnt in self.spare.learnt.drain(..) {
-                inner.stack.handle_learnt(learnt);
-            }
+    fn take_in(&mut self, stack: &mut Stack, now: Instant, sends: bool) -> bool {
+        let had_left = self.has_left();
+        self.handle(stack, now, sends);
+        if self.has_left() {
+            return true;
         }
+        // Also after the rest of an earlier content: what came since then has rung already, and rings no more.
+        self.taken = (0, 0);
+        self.spare.packets.clear();
+        self.spare.bytes.clear();
+        if !self.mail.take(self.index, &mut self.spare) {
+            return had_left;
+        }
+        for learnt in self.spare.learnt.drain(..) {
+            stack.handle_learnt(learnt);
+        }
+        self.handle(stack, now, sends);
+        true
+    }
+
+    /// Gives the stack what is left of the last content, as far as it can answer.
+    fn handle(&mut self, stack: &mut Stack, now: Instant, sends: bool) {
         let (mut packets, mut bytes) = self.taken;
-        while !(sends && inner.stack.is_full_of_answers())
+        while !(sends && stack.is_full_of_answers())
             && let Some((visits, len)) = self.spare.packets.get(packets)
         {
             let packet = self.spare.bytes.get(bytes..bytes + len).unwrap_or_default();
-            inner.stack.handle_misdirected(now, *visits, packet);
+            stack.handle_misdirected(now, *visits, packet);
             (packets, bytes) = (packets + 1, bytes + len);
         }
         self.taken = (packets, bytes);
-        true
     }
 
     /// This shard has no handles and no connections left. Returns whether all are in that state: until then the others
@@ -174,7 +182,11 @@ impl Mailboxes {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
     use super::*;
+    use firstflight_stack::ConnectConfig;
+    use std::net::{IpAddr, SocketAddr};
+    use tokio::runtime::Handle;
 
     #[test]
     fn a_full_box_takes_no_more_and_has_room_again() {
@@ -186,5 +198,38 @@ mod tests {
         assert!(mail.take(0, &mut taken) && !taken.bytes.is_empty());
         assert!(put());
         assert!(!mail.put(1, |_| true), "there is no such shard");
+    }
+
+    /// A shard that lives on its mail has no other reason to look again.
+    #[tokio::test]
+    async fn what_comes_while_a_rest_waits_is_not_forgotten() {
+        let ips: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
+        let [mut stack, mut client] =
+            ips.map(|ip| Stack::new(firstflight_stack::Config::new(vec![ip], [0; 32]), Instant::ZERO));
+        let mut out = [0; 1500];
+        client.connect(SocketAddr::new(ips[0], 80), b"", &ConnectConfig::default(), Instant::ZERO).unwrap();
+        let len = client.poll_transmit(Instant::ZERO, &mut out).unwrap();
+        let syn = out[..len].to_vec();
+        let mut answers =
+            |stack: &mut Stack| std::iter::from_fn(|| stack.poll_transmit(Instant::ZERO, &mut out)).count();
+
+        let (mail, workers) = (Arc::new(Mail::new(1)), Workers::on(vec![Handle::current()]).unwrap());
+        let mut mailboxes = Mailboxes::new(0, &mail, &workers);
+        let put = || assert!(mail.put(0, |content| content.put(Visits::default(), &syn)));
+        let mut exchange = |stack: &mut Stack| {
+            mailboxes.exchange(stack, Instant::ZERO, true, &Context::from_waker(Waker::noop()))
+        };
+        let mut put_in = 0;
+        while !exchange(&mut stack) {
+            (0..300).for_each(|_| put());
+            put_in += 300;
+        }
+        let mut answered = answers(&mut stack);
+        put();
+        while exchange(&mut stack) {
+            answered += answers(&mut stack);
+        }
+        answered += answers(&mut stack);
+        assert_eq!(answered, put_in + 1);
     }
 }
