@@ -4,7 +4,7 @@ use crate::clock;
 use crate::credential::asap::{AsapPolicy, PublicKey, TrustError, TrustStore, Trusted};
 use crate::credential::{PolicyError, ReplayGuard};
 use crate::endpoint::Endpoint;
-use crate::endpoint::ending::Gone;
+use crate::endpoint::ending::Held;
 use crate::server::ServerBuilder;
 use crate::shared::{Inner, Shared};
 use firstflight_stack::{ListenError, ListenerId, Stack, VerifierMessage};
@@ -181,14 +181,8 @@ impl OwnVerifier {
     }
 
     fn each_engine(&self, mut act: impl FnMut(&mut Inner)) {
-        let engines: Vec<_> = lock(&self.0.engines).iter().filter_map(Weak::upgrade).collect();
-        for engine in engines {
-            // It is dropped after the handle: the driver counts handles.
-            let gone = Gone::of(&engine);
-            act(&mut engine.lock());
-            drop(engine);
-            drop(gone);
-        }
+        let engines: Vec<_> = lock(&self.0.engines).iter().filter_map(Held::of).collect();
+        engines.iter().for_each(|engine| act(&mut engine.lock()));
     }
 
     fn handle(&self, clock: &Clock, message: &VerifierMessage) -> Option<MessageBytes> {
@@ -403,9 +397,7 @@ async fn answer(verifier: OwnVerifier, mut waiting: mpsc::Receiver<(Weak<Shared>
 }
 
 fn answer_one(verifier: &OwnVerifier, shared: &Weak<Shared>, message: &VerifierMessage) {
-    let Some(shared) = shared.upgrade() else { return };
-    // It is dropped after `shared`: the driver counts handles.
-    let gone = Gone::of(&shared);
+    let Some(shared) = Held::of(shared) else { return };
     let clock = shared.lock().verifier_clock();
     // Signatures are made and verified without the engine's lock.
     if let Some(answer) = clock.and_then(|clock| verifier.handle(&clock, message)) {
@@ -413,6 +405,4 @@ fn answer_one(verifier: &OwnVerifier, shared: &Weak<Shared>, message: &VerifierM
         inner.stack.send_verifier_answer(message.local, message.client, &answer);
         inner.kick();
     }
-    drop(shared);
-    drop(gone);
 }

@@ -3,6 +3,7 @@
 use super::{Endpoint, LAST_FINS, RELEASE};
 use crate::shared::Shared;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -78,6 +79,28 @@ impl Drop for Gone {
         let waker = self.0.upgrade().and_then(|shared| shared.lock().driver.clone());
         // The driver counts handles, of which `shared` was one.
         waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// An engine, for a moment. Its fields are dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Held {
+    shared: Arc<Shared>,
+    _gone: Gone,
+}
+
+impl Held {
+    /// The engine, if it has not ended.
+    pub(crate) fn of(engine: &Weak<Shared>) -> Option<Self> {
+        engine.upgrade().map(|shared| Self { _gone: Gone::of(&shared), shared })
+    }
+}
+
+impl Deref for Held {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
     }
 }
 
