@@ -512,6 +512,40 @@ fn who_finds_no_memory_hears_when_there_is_some() {
     assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
 }
 
+/// Who needs a large block is refused sooner than who needs a small one, and must not take its place.
+#[test]
+fn who_finds_no_memory_is_not_forgotten_for_one_who_wants_more() {
+    let mut p = Peer::with(|c| c.limits.buffer_bytes = 1 << 14);
+    let listener = p.listen();
+    let open = |p: &mut Peer| {
+        p.port += 1;
+        p.open_passive(listener, seg().mss(1460))
+    };
+    let poor = open(&mut p);
+    let large = open(&mut p);
+    assert_eq!(p.write(large, &[0; 8_000]), 8_000);
+    p.drain();
+    let small: Vec<_> = std::iter::repeat_with(|| open(&mut p)).take(8).collect();
+    let mut last = None;
+    for id in small {
+        if p.stack.write(id, b"x", p.now).is_ok() {
+            last = Some(id);
+        }
+        p.pump();
+    }
+    while p.stack.write(large, &[0; 8_000], p.now).is_ok() {}
+    p.pump();
+    p.stack.write(large, &[0; 8_000], p.now).unwrap_err();
+    p.events.clear();
+    assert_eq!(p.stack.write(poor, b"x", p.now), Err(IoError::WouldBlock));
+    // In the same turn another connection gives a little back, and one finds that too little.
+    p.stack.abort(last.unwrap(), p.now);
+    assert_eq!(p.stack.write(large, &[0; 8_000], p.now), Err(IoError::WouldBlock));
+    p.pump();
+    assert!(p.events.iter().any(|e| *e == Event::Ready(poor, Readiness::WRITABLE)), "{:?}", p.events);
+    assert_eq!(p.stack.write(poor, b"x", p.now), Ok(1));
+}
+
 /// Data behind a gap will never be read once its connection is over. It does not keep the stack's memory from
 /// others until the application releases that connection.
 #[test]

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Shortage {
     /// The waiting connections, each once.
     waiting: Vec<ConnId>,
-    /// Bytes in use when the last of them was refused. With fewer in use, it is worth trying again.
+    /// The most bytes that were in use when one of them was refused. With fewer in use, it is worth trying again.
     taken: usize,
     /// When connections to reset were last chosen.
     chosen: Option<Instant>,
@@ -36,12 +36,13 @@ impl Shortage {
 
     /// Adds a connection to which a write was refused while `taken` bytes were in use.
     pub(crate) fn add(&mut self, id: ConnId, taken: usize, slots: &mut Places<Slot>) {
-        self.taken = taken;
         let Some(slot) = slots.get_live(id.index, id.generation) else { return };
         if slot.marks.has(SlotMarks::STARVED) {
             return;
         }
         slot.marks.set(SlotMarks::STARVED);
+        // Who asks for little is refused at a higher level than who asks for much, and waits for less.
+        self.taken = if self.waiting.is_empty() { taken } else { self.taken.max(taken) };
         if self.waiting.len() > slots.len() {
             // Some of the waiting connections no longer exist.
             self.waiting.retain(|id| slots.get_live(id.index, id.generation).is_some());
