@@ -1,5 +1,6 @@
 //! Windows, acknowledgements, Nagle and silence, packet by packet.
 
+use crate::peer::primed::{AFTER, DATA, primed_by};
 use crate::peer::{Got, LATE_MS, Peer, Seg, seg};
 use firstflight_stack::{CloseReason, ConnId, Event, IoError, Readiness, StateName};
 use firstflight_tcp::congestion::Algorithm;
@@ -366,6 +367,48 @@ fn user_timeout() {
     p.at(109_100);
     assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
     assert!(p.drain().pop().is_some_and(|g| g.is_rst().seq == 2_001));
+}
+
+/// A client whose user timeout is 60 s.
+fn impatient_client() -> Peer {
+    Peer::with(|c| c.tcp.set_user_timeout(Some(Duration::from_secs(60))))
+}
+
+/// RFC 9293 §3.9.1.1: the user timeout is about data that waits. When the SYN and what it carried have arrived, nothing
+/// does.
+#[test]
+fn the_user_timeout_of_a_syn_ends_when_everything_has_arrived() {
+    let mut plain = impatient_client();
+    let first = plain.open_active(seg().mss(1_000));
+    let mut early = primed_by(impatient_client(), seg().mss(1_000), 10);
+    let second = early.connect(DATA, true);
+    early.pass(100);
+    early.send(seg().syn().mss(1_000).ack(AFTER));
+    let mut crossed = impatient_client();
+    let third = crossed.connect(b"", false);
+    crossed.send(seg().syn().mss(1_000));
+    crossed.send(seg().seq(1).ack(1));
+    let ends = [(plain, first), (early, second), (crossed, third)].map(|(mut p, id)| {
+        p.drain();
+        p.pass(600_000);
+        p.quiet();
+        (p.reason(id), p.state(id))
+    });
+    assert_eq!(ends, [(None, StateName::Established); 3]);
+}
+
+/// Data that was in the SYN and is not acknowledged has waited since the SYN left.
+#[test]
+fn the_user_timeout_of_a_syn_goes_on_for_data_that_it_did_not_deliver() {
+    let mut p = primed_by(impatient_client(), seg().mss(1_000), 10);
+    let start = p.ms();
+    let id = p.connect(DATA, true);
+    p.pass(1_000);
+    p.send(seg().syn().mss(1_000).ack(1));
+    p.at(start + 59_900);
+    assert_eq!(p.reason(id), None);
+    p.at(start + 60_100);
+    assert_eq!(p.reason(id), Some(CloseReason::TimedOut));
 }
 
 /// RFC 9293 §3.9.1 and RFC 6429: the user timeout also ends a connection whose peer keeps its window closed and answers

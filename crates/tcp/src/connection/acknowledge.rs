@@ -403,7 +403,7 @@ impl Connection {
 
     /// Notes an acknowledgement. The user timeout restarts after enough progress, and stops when no data waits.
     #[inline]
-    fn note_progress(&mut self, now: Instant) {
+    pub(super) fn note_progress(&mut self, now: Instant) {
         if unlikely(self.timers.runs(Timer::User)) {
             self.took_some(now);
         }

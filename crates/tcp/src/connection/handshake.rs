@@ -413,6 +413,8 @@ impl Connection {
             self.snd.flight.clear();
             self.snd.nxt = segment.ack;
         }
+        // The SYN no longer waits. Data that it did not deliver still does (RFC 9293 §3.9.1.1).
+        self.note_progress(now);
         match timed.then_some(first_sent) {
             Some(sent) => self.rtt.sample_between(sent, now),
             // The answer to the first of several SYNs may be a repetition, with the same timestamp. Then its round-trip
