@@ -530,6 +530,40 @@ fn duplicates_after_a_timeout_bring_out_nothing() {
     segments(p.drain(), [0]);
 }
 
+/// RFC 5682 §2.1 step 2: without SACK, a number that moves past the retransmission also covers what arrived before the
+/// timeout. That is no sign of a timeout that came too early.
+#[test]
+fn without_sack_what_waited_behind_a_repaired_loss_proves_nothing() {
+    for covered in [3, 4] {
+        let (mut p, id) = open();
+        p.write(id, &[0; 4_000]);
+        segments(p.drain(), 0..4);
+        // Segment 1 is lost. The next ones arrive.
+        p.send(ack(1));
+        let before = cwnd(&p, id);
+        p.send(ack(1));
+        p.pass(300);
+        segments(p.drain(), [1]);
+        p.send(ack(covered));
+        assert!(cwnd(&p, id) < before / 2, "{} of {before}", cwnd(&p, id));
+    }
+}
+
+/// §2.1 step 3b: an acknowledgement of segments that were all sent once is the sign.
+#[test]
+fn without_sack_originals_alone_show_that_a_timeout_came_too_early() {
+    let (mut p, id) = open();
+    p.write(id, &[0; 30_000]);
+    segments(p.drain(), 0..10);
+    p.pass(300);
+    segments(p.drain(), [0]);
+    assert_eq!(cwnd(&p, id), 1);
+    p.send(ack(1));
+    segments(p.drain(), [10, 11]);
+    p.send(ack(2));
+    assert!(cwnd(&p, id) >= 10, "{}", cwnd(&p, id));
+}
+
 /// 4096 ranges are kept. Data that would start another range is not kept, and not reported as a duplicate either.
 #[test]
 fn what_is_not_kept_is_no_duplicate() {

@@ -42,7 +42,7 @@ pub(super) struct Delivery {
     /// When the first left, of the segments that were sent once and are newly SACKed.
     timed_sack: Option<Instant>,
     /// A segment acknowledged by number was sent more than once.
-    repeated: bool,
+    pub repeated: bool,
 }
 
 impl Delivery {

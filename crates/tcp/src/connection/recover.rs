@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// RFC 5682 §3.1, and the end of the recovery after a timeout.
+    /// RFC 5682 §3.1, without SACK §2.1, and the end of the recovery after a timeout.
     fn step_after_timeout(&mut self, delivery: &Delivery) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         if delivery.advanced > 0 && self.reduced_for_nothing(delivery) {
@@ -141,7 +141,10 @@ impl Connection {
         let Recovery::Loss(episode) = &mut self.snd.recovery else { return };
         let recovered = una.ge(episode.point);
         if episode.frto != Frto::Off {
-            if delivery.original && self.undo.is_some() {
+            // Without SACK, a number that covers the retransmission also covers what arrived before the timeout, behind
+            // the hole (§2.1 step 2).
+            let telling = self.facts.sack || !delivery.repeated;
+            if delivery.original && telling && self.undo.is_some() {
                 // Step 3b: a segment that was sent once has arrived.
                 return self.undo_reduction();
             }
