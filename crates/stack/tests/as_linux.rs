@@ -414,6 +414,38 @@ fn the_window_can_begin_small_and_grows_with_what_arrives() {
     assert_eq!(windows, [10_000, 10_000 + 4 * 1_460, 10_000 + 8 * 1_460]);
 }
 
+/// RFC 9293 §3.8.6.2.2: the receiver waits for half of what it offers, not for more than it ever offers. And of less
+/// than a step of the window scale, nothing can be offered.
+#[test]
+fn a_window_that_begins_below_a_segment_opens_all_the_same() {
+    for (first, scale, late) in [(1_000, 0, false), (1_000, 0, true), (1, 0, true), (1_000, 10, true)] {
+        let mut p = Peer::with(|config| {
+            config.tcp.set_first_window(Some(first.into()));
+            config.tcp.set_scale(Some(scale));
+            config.tcp.set_timestamps(false);
+        });
+        let id = p.connect(b"", false);
+        p.expect().is_syn().win(first);
+        p.send(seg().syn().mss(1460).scale(0).ack(1));
+        let mut seq = 1;
+        let mut window = u32::from(p.expect().is_ack().window) << scale;
+        for n in 0..30 {
+            let len = window.min(1_460);
+            assert!(len > 0, "closed after {n} segments, {first} {scale} {late}");
+            p.send(seg().seq(seq).ack(1).bytes(len as usize));
+            seq += len;
+            if late {
+                // The application reads after the acknowledgement.
+                p.pass(1_000);
+            }
+            p.read(id);
+            p.pass(1_000);
+            window = p.drain().pop().map_or(0, |got| u32::from(got.ack(seq).window) << scale);
+        }
+        assert!(window >= 2 * 1_460, "{window}");
+    }
+}
+
 // --- open connections ------------------------------------------------------------------------------
 
 #[test]

@@ -102,7 +102,8 @@ settings! {
     /// The window scale to offer for a buffer that may grow; `None`: the scale that the receive buffer needs.
     scale, set_scale: Option<u8> = None,
     /// Bytes offered at first, if less than [`Config::receive_buffer`]. The window then grows by twice what
-    /// arrives. Linux offers 64 KB, because its receive buffers take memory from a limit of the whole system.
+    /// arrives. Behind the SYN it is at least a step of the window scale, because less cannot be said. Linux offers
+    /// 64 KB, because its receive buffers take memory from a limit of the whole system.
     first_window, set_first_window: Option<u32> = None,
     /// Offer timestamps (RFC 7323 §3).
     timestamps, set_timestamps, offers_timestamps: bool = true,

@@ -384,8 +384,14 @@ impl Receive {
     //= rfc9293 MUST-39
     fn runs_short(&self) -> bool {
         let left = self.edge.distance_from(self.nxt);
-        left <= (self.limit / 2).min(SHORT)
-            && self.opened() >= (self.limit / 2).min(2 * u32::from(self.peer_mss))
+        left <= (self.limit / 2).min(SHORT) && self.opened() >= self.enough(2)
+    }
+
+    /// By how much the window must open to justify an offer (RFC 9293 §3.8.6.2.2): by `segments` full segments, or by
+    /// half of what is offered at most. At first this may be less than a segment.
+    #[inline]
+    fn enough(&self, segments: u32) -> u32 {
+        self.offer.div_ceil(2).min(segments * u32::from(self.peer_mss))
     }
 
     /// How far the right edge could move now.
@@ -400,6 +406,10 @@ impl Receive {
     /// §3.8.6.2.2). Use `unscaled` for segments with SYN.
     #[inline(always)]
     pub(crate) fn window(&mut self, unscaled: bool) -> u16 {
+        if unlikely(self.offer >> self.scale == 0 && !unscaled) {
+            // The field cannot say less than a step of the scale: it would be zero for ever.
+            self.offer = (1 << self.scale).min(self.limit);
+        }
         let opened = self.opened();
         //= rfc7323 2.2-d
         if unscaled {
@@ -411,7 +421,7 @@ impl Receive {
             return window as u16;
         }
         //= rfc9293 MUST-39 SHLD-14
-        if opened >= u32::from(self.peer_mss).min(self.limit / 2) || self.completes_step(opened) {
+        if opened >= self.enough(1) || self.completes_step(opened) {
             self.edge += opened;
         }
         let window = self.edge.distance_from(self.nxt);
