@@ -200,6 +200,29 @@ fn two_segments_after_a_loss_are_enough_with_time() {
     segments(&p.sends_at(now + 60, &[now + 25]), [0]);
 }
 
+/// RFC 8985 §6.2 step 5: the wait for late segments goes on, whatever else the peer sends meanwhile.
+//= rfc8985 6.2-b test
+#[test]
+fn an_acknowledgement_without_news_does_not_end_the_wait() {
+    let same = || sack(0, &[(1, 3)]);
+    for (n, other) in [same(), same().win(64_000), same().data(b"data"), ack(0)].into_iter().enumerate() {
+        let (mut p, id) = open(false);
+        p.write(id, &[0; 3_000]);
+        segments(&p.drain(), 0..3);
+        p.pass(RTT);
+        p.send(same());
+        let now = p.ms();
+        p.pass(10);
+        p.send(other);
+        p.at(now + 30);
+        let mut sent = p.drain();
+        sent.retain(|got| !got.data.is_empty());
+        assert_eq!(sent.iter().map(|got| got.seq).collect::<Vec<_>>(), [nth(0)], "{n}");
+        sent.remove(0).at(now + 25);
+        assert!(cwnd(&p, id) < 10, "{}", cwnd(&p, id));
+    }
+}
+
 /// A segment that is only late is not sent again, and the window stays.
 #[test]
 fn reordering_within_the_window_costs_nothing() {

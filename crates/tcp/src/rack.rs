@@ -140,16 +140,12 @@ impl Rack {
         (quarter * u32::from(self.quarters)).min(path.srtt.unwrap_or_default())
     }
 
-    /// Marks lost segments (RACK_detect_loss) if something arrived since the last search. Returns the time
-    /// until more segments may be lost.
-    pub(crate) fn detect(&mut self, flight: &mut Flight, path: &Path) -> Option<Duration> {
-        if !core::mem::take(&mut self.advanced) {
-            return None;
-        }
-        self.look(flight, path)
+    /// Whether something arrived since the last call. Then it is time to [`Rack::look`].
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.advanced)
     }
 
-    /// Like [`Rack::detect`], but always searches. For when that time has passed.
+    /// Marks lost segments (RACK_detect_loss). Returns the time until more segments may be lost.
     pub(crate) fn look(&self, flight: &mut Flight, path: &Path) -> Option<Duration> {
         let patience = Duration::from_nanos(self.rtt) + self.reordering_window(flight, path);
         let (newest, end) = self.newest;

@@ -208,9 +208,14 @@ impl Connection {
     fn find_losses(&mut self, delivery: &Delivery, now: Instant) {
         //= rfc8985 4-a 9.2-a
         if self.facts.sack {
-            let path = self.path(now);
-            let wait = self.rack.detect(&mut self.snd.flight, &path);
-            return self.wait_for_late(wait, now);
+            // Without news, the segments that may be late are those that the timer already waits for, so it runs on
+            // (RFC 8985 §6.2 step 5).
+            if self.rack.take_news() {
+                let path = self.path(now);
+                let wait = self.rack.look(&mut self.snd.flight, &path);
+                self.wait_for_late(wait, now);
+            }
+            return;
         }
         // RFC 6582 §3.2: on the third duplicate, and on each partial acknowledgement in recovery.
         let fast = matches!(self.snd.recovery, Recovery::Fast(_));
