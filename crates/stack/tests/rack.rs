@@ -223,6 +223,21 @@ fn an_acknowledgement_without_news_does_not_end_the_wait() {
     }
 }
 
+/// §7.2: once the late segment has arrived, the wait is over, and the rest of the flight gets its probe.
+#[test]
+fn a_probe_follows_when_the_late_segment_has_arrived() {
+    let (mut p, id) = open(false);
+    p.write(id, &[0; 4_000]);
+    segments(&p.drain(), 0..4);
+    p.pass(RTT);
+    p.send(sack(0, &[(1, 2)]));
+    p.pass(10);
+    p.send(ack(2));
+    let now = p.ms();
+    let sent = p.sends_at(now + 250, &[now + 204]);
+    segments(&sent, [3]);
+}
+
 /// A segment that is only late is not sent again, and the window stays.
 #[test]
 fn reordering_within_the_window_costs_nothing() {

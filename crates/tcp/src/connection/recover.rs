@@ -31,7 +31,10 @@ impl Connection {
 
     /// Advances recovery by one acknowledgement, and passes it to congestion control.
     pub(super) fn recover(&mut self, delivery: &Delivery, now: Instant) {
-        let quiet = self.snd.recovery.is_open() && delivery.sacked == 0 && !delivery.duplicate;
+        let quiet = self.snd.recovery.is_open()
+            && delivery.sacked == 0
+            && !delivery.duplicate
+            && !self.facts.settling;
         if quiet && self.tail.is_none() && self.snd.flight.sacked() == 0 && self.snd.dup_acks == 0 {
             // The usual case.
             if self.undo.is_some() && delivery.twice.is_some() {
