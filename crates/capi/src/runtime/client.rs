@@ -12,7 +12,7 @@ use firstflight::verifier::IssuerAddress;
 use firstflight::{Authority, Client, ClientBuilder, ClientError, FirstFlight};
 use std::ffi::c_int;
 use std::io::{self, Read as _};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,6 +124,7 @@ impl Started {
             (Err(_), None) => return Err(Errno(libc::EADDRNOTAVAIL)),
         };
         let (end, other) = UnixStream::pair()?;
+        let other = LibraryEnd(other);
         end.set_nonblocking(true)?;
         let result = Arc::new(Mutex::new(None));
         let (slot, kept, data) = (Arc::clone(&result), Arc::clone(started), data.to_vec());
@@ -145,7 +146,8 @@ impl Started {
             // A connection in UDP may be the last one.
             Self::leave(kept).await;
         });
-        Ok(Connect { end, result, sent, over: false, task: task.abort_handle() })
+        let process = std::process::id();
+        Ok(Connect { end, result, sent, over: false, task: task.abort_handle(), process })
     }
 
     pub(crate) fn network_changed(started: &Arc<Self>) -> Result<(), Errno> {
@@ -192,6 +194,18 @@ pub(crate) struct Connect {
     pub sent: usize,
     over: bool,
     task: AbortHandle,
+    /// The process that has the thread.
+    process: u32,
+}
+
+/// The library's end of a pair. The program sees that it is closed, also if a child process has a copy of it.
+#[derive(Debug)]
+struct LibraryEnd(UnixStream);
+
+impl Drop for LibraryEnd {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 impl Connect {
@@ -201,6 +215,10 @@ impl Connect {
 
     /// The result, once.
     pub(crate) fn step(&mut self) -> Option<Result<MadeConnection, ConnectFailed>> {
+        if self.process != std::process::id() {
+            // The result comes in the parent. This is a copy from before the fork.
+            return Some(Err(ConnectFailed::System(io::Error::from_raw_os_error(libc::ECHILD))));
+        }
         // The other end is closed behind the result.
         let closed = matches!((&self.end).read(&mut [0]), Ok(0));
         let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -214,8 +232,25 @@ impl Connect {
 
 impl Drop for Connect {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.over && self.process == std::process::id() {
             self.task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_result_is_told_while_a_child_process_has_the_descriptor() {
+        let (end, other) = UnixStream::pair().unwrap();
+        end.set_nonblocking(true).unwrap();
+        // As a fork makes it.
+        let copy = other.try_clone().unwrap();
+        drop(LibraryEnd(other));
+        assert_eq!((&end).read(&mut [0]).unwrap(), 0);
+        drop(copy);
     }
 }
