@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::config::Mode;
-use crate::limits::{ClientPermit, Clients, Place};
+use crate::limits::{ClientPermit, Clients, LimitPermit};
 use crate::site::Site;
 use crate::{http, l4, metrics};
 use arc_swap::ArcSwap;
@@ -23,7 +23,7 @@ pub(crate) struct Phases {
 
 /// What a connection holds until its end, also after it became a tunnel.
 pub(crate) struct Guards {
-    _permits: Vec<Place>,
+    _permits: Vec<LimitPermit>,
     place: OnceLock<ClientPermit>,
     _open: metrics::OpenGauge,
     /// The listener waits until all of these are gone.
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
     stream: Stream,
     site: Arc<ArcSwap<Site>>,
     clients: Clients,
-    permits: Vec<Place>,
+    permits: Vec<LimitPermit>,
     alive: mpsc::Sender<()>,
     phases: Phases,
 ) {

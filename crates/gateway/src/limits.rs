@@ -39,21 +39,21 @@ impl Limit {
     }
 
     /// Waits for a place.
-    pub(crate) async fn place(self: Arc<Self>) -> Place {
+    pub(crate) async fn place(self: Arc<Self>) -> LimitPermit {
         // Nobody closes the semaphore.
         let permit = Arc::clone(&self.semaphore).acquire_owned().await.ok();
-        Place { limit: self, permit }
+        LimitPermit { limit: self, permit }
     }
 }
 
 /// A place of a [`Limit`], until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LimitPermit {
     limit: Arc<Limit>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Place {
+impl Drop for LimitPermit {
     fn drop(&mut self) {
         let mut size = self.limit.size.lock().unwrap_or_else(PoisonError::into_inner);
         match self.permit.take() {
@@ -88,7 +88,7 @@ pub(crate) struct ClientPermit {
     client: IpAddr,
     connections: usize,
     bytes: u64,
-    _request: Option<Place>,
+    _request: Option<LimitPermit>,
 }
 
 impl ClientPermit {

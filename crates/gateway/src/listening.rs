@@ -5,7 +5,7 @@ use crate::connection::{self, Phases};
 use crate::device::{self, Device};
 use crate::error::GatewayError;
 use crate::farm::{Farm, Sealing};
-use crate::limits::{Clients, Limit, Place};
+use crate::limits::{Clients, Limit, LimitPermit};
 use crate::site::Site;
 use crate::verifying::{self, Verifiers};
 use arc_swap::ArcSwap;
@@ -314,12 +314,12 @@ struct Door {
 
 impl Door {
     /// Waits for a place in the gateway, and in the listener.
-    async fn place(&self) -> Vec<Place> {
+    async fn place(&self) -> Vec<LimitPermit> {
         let own = Arc::clone(&self.site.load().places);
         vec![Arc::clone(&self.places).place().await, own.place().await]
     }
 
-    fn serve(&self, stream: Stream, permits: Vec<Place>) {
+    fn serve(&self, stream: Stream, permits: Vec<LimitPermit>) {
         self.by_kernel.count(&stream);
         let (site, clients) = (Arc::clone(&self.site), self.clients.clone());
         let serving =

@@ -1,7 +1,7 @@
 //! A network card beside the kernel (AF_XDP): which addresses and ports an engine has on it, and the sockets that hold them.
 
 use super::endpoint::Endpoint;
-use super::endpoint::ending::Held;
+use super::endpoint::ending::EngineRef;
 use super::shared::Shared;
 use firstflight_link::xdp::{
     LateDevice, LateQueue, PortHolder, Transport, Xdp, XdpConfig, XdpDevice, XdpError, XdpQueue, XdpStatus,
@@ -224,7 +224,7 @@ impl LateCard {
     pub fn begin(self, endpoint: &Endpoint) -> Result<XdpStatus, CardError> {
         let engines: Vec<_> = endpoint.all().iter().map(Arc::downgrade).collect();
         let before = move || {
-            for engine in engines.iter().filter_map(Held::of) {
+            for engine in engines.iter().filter_map(EngineRef::of) {
                 let mut engine = engine.lock();
                 let now = engine.now();
                 engine.stack.refuse_earlier_flights(now);
@@ -257,7 +257,7 @@ async fn keep(endpoint: &Endpoint, card: &XdpStatus, kept: &mut HashSet<FourTupl
 async fn let_go(engines: Vec<Weak<Shared>>, card: XdpStatus, mut kept: HashSet<FourTuple>) {
     while !kept.is_empty() {
         tokio::time::sleep(LOOK).await;
-        let engines: Vec<_> = engines.iter().filter_map(Held::of).collect();
+        let engines: Vec<_> = engines.iter().filter_map(EngineRef::of).collect();
         if engines.is_empty() {
             return;
         }

@@ -14,7 +14,7 @@ pub use file::{Form, KeyError, KeyFile, KeyFileError};
 pub use firstflight_files::ReadError;
 
 use crate::credential::{ClockError, Current, Fingerprint, KeyRing, KeySource};
-use crate::endpoint::ending::Held;
+use crate::endpoint::ending::EngineRef;
 use crate::shared::{Shared, wall_clock};
 use firstflight_files::LastProblem;
 use firstflight_stack::ListenerId;
@@ -54,7 +54,8 @@ impl KeyHandle {
                 let mut any = false;
                 for (shared, id) in listeners {
                     let keys = Arc::clone(&keys);
-                    any |= Held::of(shared).is_some_and(|shared| shared.lock().stack.set_keys(*id, keys));
+                    any |=
+                        EngineRef::of(shared).is_some_and(|shared| shared.lock().stack.set_keys(*id, keys));
                 }
                 any
             }

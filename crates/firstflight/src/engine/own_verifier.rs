@@ -4,7 +4,7 @@ use crate::clock;
 use crate::credential::asap::{AsapPolicy, PublicKey, TrustError, TrustStore, Trusted};
 use crate::credential::{PolicyError, ReplayGuard};
 use crate::endpoint::Endpoint;
-use crate::endpoint::ending::Held;
+use crate::endpoint::ending::EngineRef;
 use crate::server::ServerBuilder;
 use crate::shared::{Inner, Shared};
 use firstflight_stack::{ListenError, ListenerId, Stack, VerifierMessage};
@@ -181,7 +181,7 @@ impl OwnVerifier {
     }
 
     fn each_engine(&self, mut act: impl FnMut(&mut Inner)) {
-        let engines: Vec<_> = lock(&self.0.engines).iter().filter_map(Held::of).collect();
+        let engines: Vec<_> = lock(&self.0.engines).iter().filter_map(EngineRef::of).collect();
         engines.iter().for_each(|engine| act(&mut engine.lock()));
     }
 
@@ -397,7 +397,7 @@ async fn answer(verifier: OwnVerifier, mut waiting: mpsc::Receiver<(Weak<Shared>
 }
 
 fn answer_one(verifier: &OwnVerifier, shared: &Weak<Shared>, message: &VerifierMessage) {
-    let Some(shared) = Held::of(shared) else { return };
+    let Some(shared) = EngineRef::of(shared) else { return };
     let clock = shared.lock().verifier_clock();
     // Signatures are made and verified without the engine's lock.
     if let Some(answer) = clock.and_then(|clock| verifier.handle(&clock, message)) {

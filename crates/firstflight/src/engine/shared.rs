@@ -2,7 +2,7 @@
 
 use crate::cache::{CredentialCache, Keeper, Snapshot};
 use crate::clock;
-use crate::endpoint::ending::Held;
+use crate::endpoint::ending::EngineRef;
 use crate::memory::history::History;
 use crate::memory::{Fact, HolderMemory};
 use crate::own_verifier::VerifierDesk;
@@ -400,7 +400,7 @@ pub(crate) struct Shared(Mutex<Inner>);
 impl Shared {
     /// Whether the endpoint and the listener are still there.
     pub(crate) fn has_listener(shared: &Weak<Self>, id: ListenerId) -> bool {
-        Held::of(shared).is_some_and(|shared| shared.lock().stack.queues(id).is_some())
+        EngineRef::of(shared).is_some_and(|shared| shared.lock().stack.queues(id).is_some())
     }
 
     pub(crate) fn new(mut config: firstflight_stack::Config, has_store: bool, time: Time) -> Arc<Self> {

@@ -29,7 +29,7 @@ mod file;
 pub use file::{TrustFile, TrustFileError, follow};
 
 use crate::credential::asap::TrustStore;
-use crate::endpoint::ending::Held;
+use crate::endpoint::ending::EngineRef;
 use crate::shared::Shared;
 use firstflight_stack::ListenerId;
 use std::sync::{Arc, Weak};
@@ -53,7 +53,7 @@ impl TrustHandle {
     pub fn set(&self, trust: Arc<TrustStore>) -> bool {
         let (mut any, mut contradicts) = (false, None);
         for (shared, id) in &self.listeners {
-            let Some(shared) = Held::of(shared) else { continue };
+            let Some(shared) = EngineRef::of(shared) else { continue };
             let mut inner = shared.lock();
             inner.set_clock();
             let now = inner.now();

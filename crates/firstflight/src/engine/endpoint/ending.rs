@@ -84,19 +84,19 @@ impl Drop for Gone {
 
 /// An engine, for a moment. Its fields are dropped in this order.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct EngineRef {
     shared: Arc<Shared>,
     _gone: Gone,
 }
 
-impl Held {
+impl EngineRef {
     /// The engine, if it has not ended.
     pub(crate) fn of(engine: &Weak<Shared>) -> Option<Self> {
         engine.upgrade().map(|shared| Self { _gone: Gone::of(&shared), shared })
     }
 }
 
-impl Deref for Held {
+impl Deref for EngineRef {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
