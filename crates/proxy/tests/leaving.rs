@@ -118,11 +118,16 @@ fn a_client_that_leaves_after_an_early_yes_is_let_go() {
             let mut world = World::new(|proxy| proxy.limits(limits)).await;
             let (at, _early) = echo(PUBLIC).await;
             let (other, _early) = echo(OTHER).await;
+            // A cookie belongs to the addresses of both ends, and ours has to be the same before and after.
+            let (to, ours) = (format!("{}/32", at.ip()), other.ip().to_string());
+            let local = ["local", to.as_str(), "dev", "lo", "table", "local", "src", &ours];
+            let route = |verb, rest: &[&str]| ip(&[&["route", verb], rest].concat());
+            assert!(route("change", &local));
             assert_eq!(read(&mut world.open(&at.to_string()).await, 5).await, b"echo ");
             assert!(matches!(world.next().await, Event::Connected { .. }));
             // Now its packets vanish.
-            let to = format!("{}/32", at.ip());
-            assert!(ip(&["addr", "del", &to, "dev", "lo"]) && ip(&["route", "add", &to, "dev", "void"]));
+            assert!(route("del", &local) && ip(&["addr", "del", &to, "dev", "lo"]));
+            assert!(route("add", &[&to, "dev", "void", "src", &ours]));
             let mut tcp = world.open(&at.to_string()).await;
             if says {
                 tcp.write_all(&hello(100)).await.unwrap();
