@@ -513,10 +513,10 @@ def test_a_silent_resolver_takes_few_threads_and_no_name_of_the_hosts_file(testb
     assert most < 100, f"{most} threads"
 
 
-def test_the_proxy_may_open_as_many_files_as_the_system_allows(testbed, ns):
+def test_the_proxy_may_open_as_many_files_as_the_system_allows(testbed):
     command = ["prlimit", "--nofile=256:5000", firstflight.BINARY, "proxy", "--json", "--listen", "127.0.0.1:0"]
-    proxy = testbed.start(Process(command, ns=ns))
+    proxy = testbed.start(Process(command, ns=testbed.namespace("client")))
     proxy.wait_records(1, "the first line", lambda r: r["event"] == "listening")
-    with open(f"/proc/{proxy.pid}/limits") as limits:
+    with open(f"/proc/{proxy.popen.pid}/limits") as limits:
         (files,) = [line.split() for line in limits if line.startswith("Max open files")]
     assert files[3:5] == ["5000", "5000"]
