@@ -4,7 +4,7 @@
 
 use super::site;
 use super::site::{Certified, NETWORK, REQUEST, answer, block, once, policy, ready, safely, verifier};
-use crate::namespace::{in_namespace, nft};
+use crate::namespace::{filter, in_namespace, nft};
 use firstflight::credential::asap::{Identity, PrivateKey};
 use firstflight::credential::{NetworkId, Outcome, Reason};
 use firstflight::kernel::{self, ListenConfig};
@@ -351,12 +351,8 @@ fn a_first_flight_that_was_executed_and_reset_is_maybe_delivered() {
         let client = Client::new();
         let (first, accepted) = tokio::join!(client.connect(&at, safely()), server.accept());
         drop((first.unwrap(), accepted.unwrap()));
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c tcp sport {} tcp flags & (syn | ack) == (syn | ack) drop",
-            at.port()
-        );
-        if !nft(&rule) {
+        let rule = format!("tcp sport {} tcp flags & (syn | ack) == (syn | ack) drop", at.port());
+        if !filter("input", &rule) {
             return;
         }
         let executing = async {
@@ -496,11 +492,10 @@ fn what_was_learnt_during_a_move_is_not_used_on_the_next_network() {
         let client = Client::builder().kernel_only().network(NETWORK).build().unwrap();
         drop(client.connect(at, safely()).await.unwrap());
         let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c tcp dport {} tcp flags & (syn | ack) == syn meta length > 74 reject with tcp reset",
+            "tcp dport {} tcp flags & (syn | ack) == syn meta length > 74 reject with tcp reset",
             at.port()
         );
-        if !nft(&rule) {
+        if !filter("input", &rule) {
             return;
         }
         let mut connect = Box::pin(client.connect(at, safely()).into_future());
@@ -774,12 +769,8 @@ fn duplicated_datagrams_execute_an_order_once() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = answered(&mut site).await;
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook output priority 0; }}; \
-             add rule ip t c udp dport {} dup to 127.0.0.1 device lo",
-            site.udp_port
-        );
-        if !nft(&rule) {
+        let rule = format!("udp dport {} dup to 127.0.0.1 device lo", site.udp_port);
+        if !filter("output", &rule) {
             return;
         }
         for _ in 0..20 {
@@ -798,12 +789,8 @@ fn a_lost_answer_is_maybe_delivered() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = answered(&mut site).await;
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c udp sport {} drop",
-            site.udp_port
-        );
-        if !nft(&rule) {
+        let rule = format!("udp sport {} drop", site.udp_port);
+        if !filter("input", &rule) {
             return;
         }
         let opening = async {
@@ -828,12 +815,8 @@ fn an_order_refused_by_icmp_does_not_leave_by_another_way() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = answered(&mut site).await;
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c udp dport {} reject",
-            site.udp_port
-        );
-        if !nft(&rule) {
+        let rule = format!("udp dport {} reject", site.udp_port);
+        if !filter("input", &rule) {
             return;
         }
         let connect = client.connect(&site.at, once());
@@ -852,12 +835,8 @@ fn an_order_whose_client_is_closed_is_maybe_delivered() {
     in_namespace("3", || async {
         let mut site = certified().await;
         let client = answered(&mut site).await;
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c udp sport {} drop",
-            site.udp_port
-        );
-        if !nft(&rule) {
+        let rule = format!("udp sport {} drop", site.udp_port);
+        if !filter("input", &rule) {
             return;
         }
         let closing = async {

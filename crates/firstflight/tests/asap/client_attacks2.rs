@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::site::{NETWORK, REQUEST, ready, safely, verifier};
-use crate::namespace::{in_namespace, nft};
+use crate::namespace::{filter, in_namespace, nft};
 use firstflight::credential::asap::PrivateKey;
 use firstflight::credential::{Outcome, Reason};
 use firstflight::{Authority, Client, FirstFlight, ReplaySafety, Server};
@@ -38,12 +38,8 @@ async fn with_cookie() -> (Server, Authority, Client) {
 fn a_connection_that_was_reset_before_its_ack_is_early() {
     in_namespace("3", || async {
         let (server, at, client) = with_cookie().await;
-        let rule = format!(
-            "add table ip t; add chain ip t c {{ type filter hook input priority 0; }}; \
-             add rule ip t c tcp sport {} tcp flags & (syn | ack) == (syn | ack) drop",
-            at.port()
-        );
-        if !nft(&rule) {
+        let rule = format!("tcp sport {} tcp flags & (syn | ack) == (syn | ack) drop", at.port());
+        if !filter("input", &rule) {
             return;
         }
         let mut connect = Box::pin(client.connect(&at, safely()).into_future());

@@ -30,3 +30,11 @@ pub(crate) fn in_namespace<F: Future<Output = ()>>(setting: &str, test: impl FnO
 pub(crate) fn nft(rules: &str) -> bool {
     Command::new("nft").arg(rules).status().is_ok_and(|status| status.success())
 }
+
+/// Adds a table of IPv4 with this rule at `hook`: `input` or `output`. False if there is no `nft`.
+#[allow(dead_code, reason = "not of every test")]
+pub(crate) fn filter(hook: &str, rule: &str) -> bool {
+    nft(&format!(
+        "add table ip t; add chain ip t c {{ type filter hook {hook} priority 0; }}; add rule ip t c {rule}"
+    ))
+}
