@@ -66,7 +66,7 @@ impl Offered {
             Some(AsapOption::Probe { .. }) => Self::Probe,
             Some(AsapOption::Block { len, .. }) => {
                 let bytes = segment.payload.get(..usize::from(len));
-                // What the capture cut off reads as zeros, and no signature ends with so many.
+                // A packet that was cut off is filled up with zeros. No signature ends with 32 of them.
                 let is_whole = |block: &Block| block.request.signature[32..] != [0; 32];
                 let block = bytes.and_then(|bytes| Block::parse(bytes).ok()).filter(is_whole);
                 Self::Block(u32::from(len), block.as_ref().map(BlockContent::of))

@@ -146,12 +146,12 @@ impl Proxy {
             board: crate::outcomes::Board::default(),
             listener: settings.listener,
             token: token.iter().map(|byte| format!("{byte:02x}")).collect(),
-            watchers: Arc::new(Semaphore::new(settings.limits.watchers)),
+            watchers: Arc::new(Semaphore::new(settings.limits.watchers.min(Semaphore::MAX_PERMITS))),
             started: firstflight::unix_ms(),
             stopping: watched,
         });
         let forwarder = Forwarder::new(&shared);
-        let places = Arc::new(Semaphore::new(settings.limits.connections));
+        let places = Arc::new(Semaphore::new(settings.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
         let site = Arc::new(ProxyContext { shared, forwarder });
         Ok(Self { listeners, addresses, site, drain: settings.drain, places, stopping })
     }

@@ -32,7 +32,7 @@ pub enum EarlyData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections of clients at one time. Further ones wait.
+    /// Connections of clients at one time, at least 1. Further ones wait.
     pub connections: usize,
     /// The longest head of a request, bytes.
     pub head: usize,

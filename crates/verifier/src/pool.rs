@@ -46,7 +46,7 @@ pub struct CertificatePool {
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
-    /// Determines the present network, if somebody can.
+    /// Returns the network that the host is on now, if the pool is to watch it: see [`CertificatePool::watch_network`].
     present: OnceLock<fn() -> Option<NetworkId>>,
 }
 

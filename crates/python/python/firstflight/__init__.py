@@ -137,7 +137,8 @@ def outcome(connection: Connection, *, server: bool = False) -> Outcome:
 async def confirmed(connection: Connection) -> None:
     """Server: waits until the client's ACK has completed the handshake.
 
-    Until then the network may have made a copy of the request. A server that must not run it twice waits.
+    Until then the network may have made a copy of the request. A server that must not run it twice waits. A descriptor must stay open
+    meanwhile: another connection may get its number.
     :raises ConnectionError: if the connection is over.
     """
     is_closing: Callable[[], bool] = getattr(connection, "is_closing", lambda: False)
