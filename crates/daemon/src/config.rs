@@ -33,6 +33,20 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// A type of Rust, as the parser names what it wanted, in words.
+fn number(wanted: &str) -> &str {
+    match wanted {
+        "u8" => "a number from 0 to 255",
+        "u16" => "a number from 0 to 65535",
+        "u32" => "a number from 0 to 4294967295",
+        "u64" | "usize" => "a number from 0",
+        "a nonzero u16" => "a number from 1 to 65535",
+        "a nonzero u32" => "a number from 1 to 4294967295",
+        "a nonzero u64" | "a nonzero usize" => "a number from 1",
+        other => other,
+    }
+}
+
 /// The keys of a file outside its tables.
 #[derive(Deserialize)]
 struct Keys(BTreeMap<Spanned<String>, IgnoredAny>);
@@ -47,7 +61,12 @@ impl Mistake {
     /// What the parser says of `text`.
     #[must_use]
     pub fn toml(text: &str, error: &toml::de::Error) -> Self {
-        Self::at(text, &error.span().unwrap_or_default(), error.message().replace('\n', ", "))
+        let message = error.message().replace('\n', ", ");
+        let problem = match message.rsplit_once("expected ") {
+            Some((before, wanted)) => format!("{before}expected {}", number(wanted)),
+            None => message,
+        };
+        Self::at(text, &error.span().unwrap_or_default(), problem)
     }
 
     /// A mistake at this place of `text`, bytes.
