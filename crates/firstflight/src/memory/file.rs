@@ -11,7 +11,7 @@ mod hex;
 mod keeper;
 #[allow(dead_code, reason = "of requests inside lookups")]
 pub(crate) mod lookup_file;
-mod row;
+pub(crate) mod row;
 mod server;
 
 pub use content::{
@@ -20,7 +20,6 @@ pub use content::{
 };
 pub use disk::CacheError;
 pub(crate) use keeper::{Keeper, Snapshot};
-pub(crate) use row::Row;
 pub use server::{Avoided, CachedCookie, CachedPathMss, CachedRtt, CachedServer};
 
 use std::path::{Path, PathBuf};

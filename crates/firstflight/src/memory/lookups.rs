@@ -4,7 +4,8 @@
 pub(crate) mod losses;
 
 use super::file::lookup_file::LookupFile;
-use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache, Row};
+use super::file::row::Row;
+use super::file::{CacheError, CachedResolver, CachedUnreachable, CredentialCache};
 use crate::clock::Monotonic;
 use firstflight_credential::NetworkId;
 use firstflight_dns::{Cause, Manners, Stop};
