@@ -191,7 +191,7 @@ impl SealClient {
             protocol,
             rid: Rid::random(&mut rng),
             t_ms: unix.as_millis() as u64,
-            first_sealed: awake_or_asleep(time),
+            first_sealed: age_clock(time),
             declined: Mutex::new(Reason::OtherAttempt),
         })
     }
@@ -312,7 +312,7 @@ impl SealedRequest<'_> {
         plan: impl Fn(usize) -> Option<Plan>,
     ) -> Result<Option<SealedHello>, ConnectError> {
         let Self { entry, public_name, rid, t_ms, flags, protocol, first_sealed, .. } = *self;
-        if awake_or_asleep(connector.time()) - first_sealed >= Sent::LASTS {
+        if age_clock(connector.time()) - first_sealed >= Sent::LASTS {
             return self.decline(Reason::OtherAttempt);
         }
         let now = connector.time().now();
@@ -451,7 +451,7 @@ impl SealedHello {
                 let mut flight = flight;
                 flight.memory.failed();
                 flight.memory.seal.is_stale(&flight.memory.server);
-                return match flight.sent.handle(Event::Reject, awake_or_asleep(&time)) {
+                return match flight.sent.handle(Event::Reject, age_clock(&time)) {
                     Then::Again(SentAgain::SameConnection) => {
                         let behind = read.get(REJECT.len()..).unwrap_or_default().to_vec();
                         Ended::Rejected(io, behind, flight.memory.network)
@@ -496,13 +496,13 @@ impl SealedHello {
     }
 }
 
-/// A flight without an answer.
 /// The clock of a request's age, which runs while the machine sleeps (`docs/spec/sealed.md` 1.1): the server forgets what it has
 /// seen after 15 minutes, asleep or not.
-fn awake_or_asleep(time: &Time) -> Instant {
+fn age_clock(time: &Time) -> Instant {
     time.certificate_clock().unwrap_or_else(|_| time.now())
 }
 
+/// A flight without an answer.
 struct OpenFlight {
     sent: Sent,
     complete: bool,
@@ -513,7 +513,7 @@ impl OpenFlight {
     /// No valid Finished of the server answered it.
     fn fail<IO>(mut self, event: Event<'_>, error: ConnectError) -> Ended<IO> {
         self.memory.failed();
-        match self.sent.handle(event, awake_or_asleep(&self.memory.time)) {
+        match self.sent.handle(event, age_clock(&self.memory.time)) {
             Then::Unknown => Ended::Over(ConnectError::MaybeDelivered(error.into())),
             // Another connection would show the same certificate, or that of another attacker.
             Then::Again(_) if !matches!(error, ConnectError::Certificate(_)) => Ended::Failed(error),
@@ -528,7 +528,7 @@ impl OpenFlight {
     {
         let Memory { seal, network, server, time } = &self.memory;
         let selected = machine.connection().alpn_protocol().map(<[u8]>::to_vec);
-        let now = awake_or_asleep(time);
+        let now = age_clock(time);
         match self.sent.handle(Event::FinishedVerified(selected.as_deref()), now) {
             Then::Continue => seal.failures().worked(network, server, time.now()),
             // Too late: that says nothing about the key.
@@ -555,7 +555,7 @@ impl OpenFlight {
         });
         match begun.await {
             Ok(()) => Ended::Taken(Box::new(stream)),
-            Err(error) => match self.sent.handle(Event::Reset, awake_or_asleep(&self.memory.time)) {
+            Err(error) => match self.sent.handle(Event::Reset, age_clock(&self.memory.time)) {
                 Then::Again(_) => Ended::Failed(ConnectError::Io(error)),
                 _ => Ended::Over(ConnectError::MaybeDelivered(error)),
             },
