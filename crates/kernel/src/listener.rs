@@ -13,7 +13,7 @@ use firstflight_wire::tcp::FastOpen;
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -82,8 +82,8 @@ pub struct Listener {
     adopted: bool,
     /// The listener leaves the socket's packet filter in place.
     keep_filter: bool,
-    /// Connections of Fast Open that may wait.
-    pending: u32,
+    /// The queue of Fast Open before a drain.
+    drained: OnceLock<u32>,
 }
 
 /// Whether cookies are granted.
@@ -144,7 +144,7 @@ impl Listener {
     fn with(tcp: TcpListener, config: ListenConfig, grants: Grants, adopted: bool) -> io::Result<Self> {
         let local = tcp.local_addr()?;
         let (keys, keep_filter) = (Mutex::new(config.keys), config.keep_filter);
-        Ok(Self { tcp, local, grants, keys, adopted, keep_filter, pending: config.pending })
+        Ok(Self { tcp, local, grants, keys, adopted, keep_filter, drained: OnceLock::new() })
     }
 
     /// Whether clients get cookies, and SYNs with cookies may carry data. If not, the listener was configured so, or the
@@ -172,6 +172,10 @@ impl Listener {
     /// # Errors
     /// The system's.
     pub fn drain(&self) -> io::Result<()> {
+        if let Ok(most) = sys::fast_open_queue_of(&self.tcp) {
+            // The first drain counts.
+            let _ = self.drained.set(most);
+        }
         sys::fast_open_queue(&self.tcp, 0)?;
         #[cfg(target_os = "linux")]
         {
@@ -280,7 +284,9 @@ impl Drop for Listener {
         if self.adopted {
             // The service manager may pass the socket to another process, or has. That process must get new connections,
             // and the data in their SYNs.
-            let _ = sys::fast_open_queue(&self.tcp, self.pending);
+            if let Some(most) = self.drained.get() {
+                let _ = sys::fast_open_queue(&self.tcp, *most);
+            }
             if !self.keep_filter {
                 detach_filter(&self.tcp);
             }

@@ -3,13 +3,13 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    ask_for_errors, clock_state, disconnect, fast_open_queue, need_no_cookie, save_syns, saved_syn,
-    send_in_syn, set_keys, take_error, tcp_info,
+    ask_for_errors, clock_state, disconnect, fast_open_queue, fast_open_queue_of, need_no_cookie, save_syns,
+    saved_syn, send_in_syn, set_keys, take_error, tcp_info,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::{
-    ask_for_errors, clock_state, disconnect, fast_open_queue, need_no_cookie, save_syns, saved_syn,
-    send_in_syn, set_keys, take_error, tcp_info,
+    ask_for_errors, clock_state, disconnect, fast_open_queue, fast_open_queue_of, need_no_cookie, save_syns,
+    saved_syn, send_in_syn, set_keys, take_error, tcp_info,
 };
 
 /// A socket.
@@ -79,6 +79,13 @@ mod linux {
     pub(crate) fn fast_open_queue(listener: &impl AsFd, most: u32) -> io::Result<()> {
         let most = c_int::try_from(most).unwrap_or(c_int::MAX);
         set(listener, libc::TCP_FASTOPEN, &most.to_ne_bytes())
+    }
+
+    /// How many may wait.
+    pub(crate) fn fast_open_queue_of(listener: &impl AsFd) -> io::Result<u32> {
+        let mut most = [0; size_of::<c_int>()];
+        get(listener, libc::TCP_FASTOPEN, &mut most)?;
+        Ok(c_int::from_ne_bytes(most).unsigned_abs())
     }
 
     /// Sets the cookie keys of a listener: 16 bytes, or 32 with a backup.
@@ -222,6 +229,10 @@ mod other {
     }
 
     pub(crate) fn fast_open_queue<S>(_: &S, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn fast_open_queue_of<S>(_: &S) -> io::Result<u32> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -95,11 +95,13 @@ fn a_socket_that_was_passed_takes_first_flights_after_a_drain() {
     in_namespace("3", || async {
         let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at: Authority = passed.local_addr().unwrap().into();
-        let adopt = || {
-            let config = firstflight::kernel::ListenConfig::default();
+        let adopt = |pending| {
+            let mut config = firstflight::kernel::ListenConfig::default();
+            config.pending = pending;
             firstflight_kernel::Listener::adopt(passed.try_clone().unwrap(), config).unwrap()
         };
-        let (earlier, next) = (adopt(), adopt());
+        // The earlier one did without Fast Open.
+        let (earlier, next) = (adopt(0), adopt(256));
         earlier.drain().unwrap();
         drop(earlier);
         let client = Client::new();
