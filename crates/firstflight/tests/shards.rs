@@ -295,6 +295,30 @@ fn a_first_flight_copied_to_other_ports_and_shards_runs_once() {
     assert_eq!(copies_that_run(false), 65);
 }
 
+/// The ACK that makes a one-time cookie good is in the queue of one shard, whose runtime has not asked the system yet, when the
+/// SYN with that cookie comes to the other one.
+#[test]
+fn a_cookie_is_good_although_the_runtime_does_not_know_of_its_ack() {
+    let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));
+    run(&clock, async {
+        let syns_apart = |_| -> Deal {
+            Box::new(|packet| {
+                let tcp = usize::from(packet[0] & 15) * 4;
+                usize::from(packet[tcp + 13] & 2 != 0)
+            })
+        };
+        let path = PathConfig::with_delay(Duration::from_millis(5));
+        let world = World::dealt(&clock, path, [1, 2], 7, syns_apart);
+        answer(world.listen(true), &Arc::default());
+        world.visit(b"hello").await;
+        world.server_queues.silence(0);
+        for visit in 0..3 {
+            let outcome = world.visit(b"order").await.outcome();
+            assert!(outcome.is_accepted(), "visit {visit}: {outcome}");
+        }
+    });
+}
+
 #[test]
 fn a_cookie_that_one_shard_got_is_known_to_all() {
     let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));

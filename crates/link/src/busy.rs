@@ -97,6 +97,10 @@ impl<L: Link> Link for BusyPoll<L> {
         received
     }
 
+    fn look(&mut self) {
+        self.link.look();
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let sent = self.link.poll_send(cx, packet);
         // The caller has usually found the link empty before it sends.

@@ -40,6 +40,10 @@ pub trait Link: Send {
     /// will fail too.
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
 
+    /// From now until [`poll_recv`](Self::poll_recv) is pending, it receives every packet that is there, also one of which the
+    /// runtime does not know yet. A runtime asks the system for news only now and then.
+    fn look(&mut self) {}
+
     /// Sends one packet. `Ready(Ok(()))` means that the link has accepted it, not that it arrived.
     ///
     /// # Errors
@@ -73,6 +77,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         (**self).poll_recv(cx, buf)
+    }
+
+    fn look(&mut self) {
+        (**self).look();
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {

@@ -18,8 +18,8 @@ use std::task::{Context, Poll, ready};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
-use nix::unistd::{AccessFlags, eaccess};
-use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
+use nix::unistd::{self, AccessFlags, eaccess};
+use tun_rs::{AsyncDevice, DeviceBuilder, DeviceImpl, SyncDevice};
 
 pub use device::TunDevice;
 pub use error::TunError;
@@ -157,6 +157,8 @@ pub struct Tun {
     name: String,
     mtu: u16,
     offload: Option<(Inbox, Outbox)>,
+    /// See [`Link::look`].
+    looks: bool,
 }
 
 impl Tun {
@@ -229,13 +231,35 @@ impl Tun {
     fn open(device: SyncDevice, config: &TunConfig) -> Result<Self, TunError> {
         let device = AsyncDevice::new(device).map_err(TunError::at("read it without waiting"))?;
         let offload = config.offload.then(|| (Inbox::new(), Outbox::new()));
-        Ok(Self { device, name: config.name.clone(), mtu: config.mtu, offload })
+        Ok(Self { device, name: config.name.clone(), mtu: config.mtu, offload, looks: false })
     }
 
     /// The name of the device.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+/// Reads what the device has next. `looks`: also if the runtime says that there is nothing; not set any more when there is
+/// nothing.
+fn read(
+    device: &AsyncDevice,
+    looks: &mut bool,
+    cx: &mut Context<'_>,
+    buf: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let read = device.poll_recv(cx, buf);
+    if read.is_ready() || !*looks {
+        return read;
+    }
+    let device: &DeviceImpl = device;
+    match unistd::read(device, buf) {
+        Err(Errno::EAGAIN) => {
+            *looks = false;
+            Poll::Pending
+        }
+        read => Poll::Ready(read.map_err(io::Error::from)),
     }
 }
 
@@ -256,14 +280,19 @@ impl Link for Tun {
         if buf.len() < self.mtu() {
             return Poll::Ready(Err(short_buffer()));
         }
-        let Some((inbox, _)) = &mut self.offload else { return self.device.poll_recv(cx, buf) };
+        let Self { device, offload, looks, .. } = self;
+        let Some((inbox, _)) = offload else { return read(device, looks, cx, buf) };
         loop {
             if let Some(len) = inbox.next(buf) {
                 return Poll::Ready(Ok(len));
             }
-            let len = ready!(self.device.poll_recv(cx, inbox.room()))?;
+            let len = ready!(read(device, looks, cx, inbox.room()))?;
             inbox.take(len);
         }
+    }
+
+    fn look(&mut self) {
+        self.looks = true;
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {

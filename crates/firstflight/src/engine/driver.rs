@@ -179,9 +179,13 @@ impl<L: Link> Driver<L> {
     }
 
     fn turn(&mut self, inner: &mut Inner, now: Instant, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.post.as_mut().is_some_and(|post| post.open(cx)) {
+            // What came before a packet that goes round is handled before it.
+            self.link.look();
+        }
         let mut more_in = self.receive(inner, now, cx)?;
         if let Some(post) = &mut self.post {
-            more_in |= post.exchange(&mut inner.stack, now, self.unsent == 0, cx);
+            more_in |= post.exchange(&mut inner.stack, now, self.unsent == 0);
         }
         self.verify(inner, now);
         let due = self.time(inner, now, more_in, cx);

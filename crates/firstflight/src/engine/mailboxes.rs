@@ -65,6 +65,8 @@ pub(crate) struct Mailboxes {
     spare: Content,
     /// Packets and bytes of it that were handled.
     taken: (usize, usize),
+    /// It was there before this turn.
+    is_rest: bool,
     waker: Option<Waker>,
     alone: bool,
     /// The threads last as long as the engine.
@@ -79,31 +81,44 @@ impl Mailboxes {
             mail,
             spare: Content::default(),
             taken: (0, 0),
+            is_rest: false,
             waker: None,
             alone: false,
             _workers: workers.clone(),
         }
     }
 
-    /// Hands out what the stack has for other shards, and gives it what they had for this one. If it `sends`, it gets no more than it can answer.
-    /// Returns whether something is left.
-    pub(crate) fn exchange(
-        &mut self,
-        stack: &mut Stack,
-        now: Instant,
-        sends: bool,
-        cx: &Context<'_>,
-    ) -> bool {
+    /// Takes what waits for this shard out of its box, if nothing of an earlier content is left. Whether something waits to be
+    /// [exchanged](Self::exchange).
+    pub(crate) fn open(&mut self, cx: &Context<'_>) -> bool {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
             self.mail.register(self.index, cx.waker());
         }
+        self.is_rest = self.has_left();
+        if self.is_rest {
+            return true;
+        }
+        self.taken = (0, 0);
+        self.spare.packets.clear();
+        self.spare.bytes.clear();
+        self.mail.take(self.index, &mut self.spare)
+    }
+
+    /// Hands out what the stack has for other shards, and gives it what [`open`](Self::open) took. If it `sends`, it gets no more
+    /// than it can answer. Returns whether another turn is needed: something is left, or may wait in the box.
+    pub(crate) fn exchange(&mut self, stack: &mut Stack, now: Instant, sends: bool) -> bool {
         self.hand_out(stack);
-        if self.take_in(stack, now, sends) {
+        for learnt in self.spare.learnt.drain(..) {
+            stack.handle_learnt(learnt);
+        }
+        if self.has_left() {
+            self.handle(stack, now, sends);
             // Some messages go from shard to shard.
             self.hand_out(stack);
         }
-        self.has_left()
+        // What came beside a rest has rung already, and rings no more.
+        self.is_rest || self.has_left()
     }
 
     /// Whether packets of the last content wait.
@@ -125,26 +140,6 @@ impl Mailboxes {
                 self.mail.put(index, |content| content.tell(&learnt));
             }
         }
-    }
-
-    fn take_in(&mut self, stack: &mut Stack, now: Instant, sends: bool) -> bool {
-        let had_left = self.has_left();
-        self.handle(stack, now, sends);
-        if self.has_left() {
-            return true;
-        }
-        // Also after the rest of an earlier content: what came since then has rung already, and rings no more.
-        self.taken = (0, 0);
-        self.spare.packets.clear();
-        self.spare.bytes.clear();
-        if !self.mail.take(self.index, &mut self.spare) {
-            return had_left;
-        }
-        for learnt in self.spare.learnt.drain(..) {
-            stack.handle_learnt(learnt);
-        }
-        self.handle(stack, now, sends);
-        true
     }
 
     /// Gives the stack what is left of the last content, as far as it can answer.
@@ -217,7 +212,8 @@ mod tests {
         let mut mailboxes = Mailboxes::new(0, &mail, &workers);
         let put = || assert!(mail.put(0, |content| content.put(Visits::default(), &syn)));
         let mut exchange = |stack: &mut Stack| {
-            mailboxes.exchange(stack, Instant::ZERO, true, &Context::from_waker(Waker::noop()))
+            mailboxes.open(&Context::from_waker(Waker::noop()));
+            mailboxes.exchange(stack, Instant::ZERO, true)
         };
         let mut put_in = 0;
         while !exchange(&mut stack) {

@@ -103,6 +103,12 @@ impl<L: Link, F: FnMut() -> io::Result<L> + Send> Link for Renewed<L, F> {
         }
     }
 
+    fn look(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.look();
+        }
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         self.link.as_mut().map_or(Poll::Ready(Ok(())), |link| link.poll_send(cx, packet))
     }

@@ -38,6 +38,8 @@ struct Waiting {
     broken: u32,
     /// How many of the next links cannot be made.
     closed: u32,
+    /// The runtime is not told of its packets.
+    is_silent: bool,
 }
 
 /// A queue, as a link.
@@ -45,6 +47,7 @@ pub struct Queue {
     hub: Arc<Mutex<Hub>>,
     index: usize,
     age: u32,
+    looks: bool,
 }
 
 /// Wakes the readers of all queues.
@@ -102,7 +105,7 @@ impl Queues {
                     queue.closed -= 1;
                     return Err(io::ErrorKind::AddrInUse.into());
                 }
-                Ok(Queue { hub: Arc::clone(&hub), index, age: queue.broken })
+                Ok(Queue { hub: Arc::clone(&hub), index, age: queue.broken, looks: false })
             }
         };
         (0..count).map(make).collect()
@@ -118,6 +121,11 @@ impl Queues {
         let waker = queue.waker.clone();
         drop(hub);
         waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// The runtime learns no more of packets that come to this queue. A link that looks finds them.
+    pub fn silence(&self, index: usize) {
+        lock(&self.0).queues[index].is_silent = true;
     }
 
     /// Puts a packet into a queue, as if it had come.
@@ -167,22 +175,30 @@ impl Link for Queue {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         loop {
-            if let Some(packet) = hub.queues[self.index].packets.pop_front() {
+            let queue = &mut hub.queues[self.index];
+            if (self.looks || !queue.is_silent)
+                && let Some(packet) = queue.packets.pop_front()
+            {
                 buf[..packet.len()].copy_from_slice(&packet);
                 return Poll::Ready(Ok(packet.len()));
             }
             hub.queues[self.index].waker = Some(cx.waker().clone());
             let all = Waker::from(Arc::new(All(Arc::downgrade(&self.hub))));
             let Poll::Ready(len) = hub.link.poll_recv(&mut Context::from_waker(&all), buf) else {
+                self.looks = false;
                 return Poll::Pending;
             };
             let packet = buf[..len?].to_vec();
             let to = (hub.deal)(&packet) % hub.queues.len();
             hub.queues[to].packets.push_back(packet);
-            if let Some(waker) = &hub.queues[to].waker {
+            if let Some(waker) = hub.queues[to].waker.as_ref().filter(|_| !hub.queues[to].is_silent) {
                 waker.wake_by_ref();
             }
         }
+    }
+
+    fn look(&mut self) {
+        self.looks = true;
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {

@@ -141,6 +141,10 @@ impl<L: Link> Link for Tapped<L> {
         result
     }
 
+    fn look(&mut self) {
+        self.link.look();
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         let result = self.link.poll_send(cx, packet);
         if matches!(result, Poll::Ready(Ok(()))) {

@@ -2,6 +2,7 @@ use std::fs;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::task::Waker;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, poll};
@@ -10,7 +11,7 @@ use super::*;
 
 /// Runs `test` within a runtime, if the user is root. Otherwise prints why not.
 fn as_root<F: Future<Output = ()>>(test: F) {
-    if !nix::unistd::geteuid().is_root() {
+    if !unistd::geteuid().is_root() {
         eprintln!("skipped: making a TUN device needs root");
         return;
     }
@@ -106,6 +107,32 @@ fn packets_pass_both_ways_at_once_after_creation() {
         datagram_there_and_back(&mut tun, host4, v4(1, 2)).await;
         datagram_there_and_back(&mut tun, second4, v4(11, 2)).await;
         datagram_there_and_back(&mut tun, host6, v6(1, 2)).await;
+    });
+}
+
+/// A runtime asks the system for news between two tasks, not within one.
+#[test]
+fn a_link_that_looks_receives_what_the_runtime_does_not_know_of() {
+    as_root(async {
+        let host = v4(12, 1);
+        for offload in [true, false] {
+            let mut tun = Tun::create(config('l', &[(host, 24)]).offload(offload)).unwrap();
+            let mut buf = vec![0; tun.mtu()];
+            let mut receive =
+                |tun: &mut Tun| match tun.poll_recv(&mut Context::from_waker(Waker::noop()), &mut buf) {
+                    Poll::Ready(len) => buf[..len.unwrap()].to_vec(),
+                    Poll::Pending => Vec::new(),
+                };
+            while !receive(&mut tun).is_empty() {}
+            let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
+            socket.send_to(b"news", SocketAddr::new(v4(12, 2), 4242)).unwrap();
+            assert!(receive(&mut tun).is_empty(), "this test is about what the runtime does not know");
+            tun.look();
+            let packets: Vec<_> =
+                std::iter::from_fn(|| Some(receive(&mut tun)).filter(|packet| !packet.is_empty())).collect();
+            assert!(packets.iter().any(|packet| packet.ends_with(b"news")), "{packets:?}");
+            datagram_there_and_back(&mut tun, host, v4(12, 2)).await;
+        }
     });
 }
 
