@@ -250,6 +250,26 @@ fn a_reset_counts_while_our_window_is_closed() {
     assert_eq!(p.reason(id), Some(CloseReason::Reset));
 }
 
+/// RFC 9293 §3.10.7.4: "special allowance should be made to accept valid ACKs". Some peers (lwIP) probe a closed window with a
+/// segment of new text, and acknowledge in it.
+//= rfc9293 MUST-66 test
+#[test]
+fn an_acknowledgement_counts_while_our_window_is_closed() {
+    for len in [1, 1_000] {
+        let (mut p, id) = open_with(seg(), |c| c.set_receive_buffer(2_000));
+        p.send(seg().seq(1).ack(1).bytes(1_000));
+        p.send(seg().seq(1_001).ack(1).bytes(1_000));
+        assert_eq!(p.drain().pop().unwrap().window, 0);
+        p.write(id, b"answer");
+        p.expect().seq(1).data(b"answer");
+        p.send(seg().seq(2_001).ack(7).bytes(len).fin());
+        p.expect().is_ack().seq(7).ack(2_001).win(0);
+        p.at(60_000);
+        p.quiet();
+        assert_eq!((p.read(id).len(), p.state(id)), (2_000, StateName::Established), "nothing of the text");
+    }
+}
+
 // --- windows and acknowledgements ----------------------------------------------------------------------
 
 /// RFC 9293 §3.8.6 (SHLD-14): an offered window stays offered, whatever waits to be read.

@@ -209,8 +209,8 @@ impl Tcb {
         match (seg.len(), self.rcv_wnd) {
             (0, 0) => seg.seq == self.rcv_nxt,
             (0, _) => inside(seg.seq),
-            // DELIBERATE: of the "special allowance" for a closed window, only RST is implemented: a segment with
-            // text that does not fit is answered, and its sender repeats the rest in the next segment.
+            // The "special allowance" for a closed window: its acknowledgement is taken, and nothing of its text.
+            (_, 0) if seg.seq == self.rcv_nxt && seg.payload > 0 => true,
             // DELIBERATE: a FIN may have the number just after the window, even a closed one, because it needs no
             // space.
             (len, _) => inside(seg.seq) || inside(last(len)) || seg.fin && last(len) == edge,

@@ -130,8 +130,9 @@ impl Connection {
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
             && !(reason == DropReason::OutOfWindow
-                && (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment))
-                && self.acknowledges_syn(segment))
+                && (self.is_next_behind_closed_window(segment, seq)
+                    || (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment))
+                        && self.acknowledges_syn(segment)))
         {
             return Err(Disposition::Dropped(reason));
         }
@@ -257,6 +258,13 @@ impl Connection {
             && segment.flags.bits() & plain.bits() == Flags::ACK.bits()
             && segment.payload.is_empty()
             && segment.seq + 1 == self.rcv.nxt
+    }
+
+    /// Whether `segment` would be next, but its text finds our window closed. Its acknowledgement counts: a peer that has text to
+    /// send has no reason to send it otherwise.
+    //= rfc9293 MUST-66
+    fn is_next_behind_closed_window(&self, segment: &Segment<'_>, seq: SeqNum) -> bool {
+        seq == self.rcv.nxt && self.rcv.edge == seq && !segment.payload.is_empty()
     }
 
     /// A segment that is not acceptable is answered with an ACK (RFC 9293 §3.10.7.4, RFC 7323 §5.3).
