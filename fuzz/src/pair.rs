@@ -2,7 +2,9 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use firstflight_credential::{CookieKey, FastOpenPolicy, KeyRing, PendingLimit, Scheme};
-use firstflight_stack::{Config, ConnId, ConnectConfig, IoError, ListenConfig, ListenerId, Stack};
+use firstflight_stack::{
+    CloseReason, Config, ConnId, ConnectConfig, IoError, ListenConfig, ListenerId, Stack,
+};
 use firstflight_wire::{Clock, Instant};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -277,8 +279,16 @@ impl World {
             }
             if !self.step(limit) {
                 // An end that gives up tells nobody: its peer, without a keepalive, waits for ever.
-                let gave_up = self.losses > HARMLESS_LOSSES && apps.iter().any(|app| app.failed.is_some());
-                assert!(gave_up, "no end: {:?}", apps.map(|a| (a.read, a.written, a.total, a.failed)));
+                let gave_up = apps.iter().zip(&self.stacks).any(|(app, stack)| {
+                    // An application that has finished does not learn of it.
+                    let reason = app.id.and_then(|id| stack.close_reason(id));
+                    app.failed.is_some() || reason == Some(CloseReason::TimedOut)
+                });
+                assert!(
+                    gave_up && self.losses > HARMLESS_LOSSES,
+                    "no end: {:?}",
+                    apps.map(|a| (a.read, a.written, a.total, a.failed))
+                );
                 break;
             }
         }
