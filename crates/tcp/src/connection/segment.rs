@@ -130,9 +130,8 @@ impl Connection {
         let (seq, syn_stripped) = self.strip_crossed_syn(segment);
         if let Err(reason) = self.check_sequence(segment, seq, syn_stripped, now)
             && !(reason == DropReason::OutOfWindow
-                && (self.is_next_behind_closed_window(segment, seq)
-                    || (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment))
-                        && self.acknowledges_syn(segment)))
+                && (self.repeats_early_data(segment) || self.is_probe_of_open_peer(segment))
+                && self.acknowledges_syn(segment))
         {
             return Err(Disposition::Dropped(reason));
         }
@@ -232,6 +231,9 @@ impl Connection {
         if !self.rcv.finished() {
             self.rcv.reopening.refused(self.rcv.nxt, self.rcv.is_closed());
         }
+        if self.is_next_behind_closed_window(segment, seq) {
+            return Ok(());
+        }
         self.answer_unacceptable(segment, seq, len, now);
         // A window update or an ACK may have a number just outside the window. RFC 9293 takes nothing from it.
         Err(DropReason::OutOfWindow)
@@ -260,8 +262,8 @@ impl Connection {
             && segment.seq + 1 == self.rcv.nxt
     }
 
-    /// Whether `segment` would be next, but its text finds our window closed. Its acknowledgement counts: a peer that has text to
-    /// send has no reason to send it otherwise.
+    /// Whether `segment` would be next, but its text finds our window closed. Nothing of the text is taken, which is answered. The
+    /// acknowledgement counts: a peer that has text to send has no reason to send it otherwise.
     //= rfc9293 MUST-66
     fn is_next_behind_closed_window(&self, segment: &Segment<'_>, seq: SeqNum) -> bool {
         seq == self.rcv.nxt && self.rcv.edge == seq && !segment.payload.is_empty()
