@@ -1,16 +1,10 @@
 //! One call that connects by the best way that this machine, the network and the server offer.
 
-#[cfg(feature = "asap")]
+#[cfg_attr(not(feature = "asap"), path = "client/no_asap.rs")]
 pub(crate) mod asap;
-#[cfg(not(feature = "asap"))]
-#[path = "client/no_asap.rs"]
-mod asap;
 pub(crate) mod authority;
 mod builder;
-#[cfg(feature = "engine")]
-mod by_engine;
-#[cfg(not(feature = "engine"))]
-#[path = "client/no_engine.rs"]
+#[cfg_attr(not(feature = "engine"), path = "client/no_engine.rs")]
 mod by_engine;
 pub(crate) mod connect;
 pub(crate) mod known_server;

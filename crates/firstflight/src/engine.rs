@@ -9,10 +9,7 @@ pub(crate) mod jobs;
 pub mod keys;
 pub(crate) mod listener;
 pub(crate) mod mailboxes;
-#[cfg(not(feature = "asap"))]
-#[path = "engine/no_verifier.rs"]
-pub(crate) mod own_verifier;
-#[cfg(feature = "asap")]
+#[cfg_attr(not(feature = "asap"), path = "engine/no_verifier.rs")]
 pub(crate) mod own_verifier;
 pub(crate) mod random;
 pub(crate) mod renewed;

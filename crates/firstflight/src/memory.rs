@@ -7,10 +7,7 @@
 pub(crate) mod closed;
 pub(crate) mod contacts;
 pub(crate) mod cookie_requests;
-#[cfg(feature = "cache")]
-pub(crate) mod file;
-#[cfg(not(feature = "cache"))]
-#[path = "memory/no_file.rs"]
+#[cfg_attr(not(feature = "cache"), path = "memory/no_file.rs")]
 pub(crate) mod file;
 pub(crate) mod health;
 pub(crate) mod history;

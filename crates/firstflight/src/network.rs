@@ -1,5 +1,8 @@
 //! Identifies the local network of this host. Sends nothing beyond the gateway.
 
+#[cfg_attr(not(all(target_os = "linux", feature = "tun")), path = "network/no_neighbours.rs")]
+mod neighbours;
+
 use firstflight_credential::NetworkId;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::thread::sleep;
@@ -35,7 +38,7 @@ pub fn network_id() -> Option<NetworkId> {
     let index = read(&format!("{device}/ifindex"))?.trim().parse().ok()?;
     let known = || match gateway {
         IpAddr::V4(gateway) => link_address(&read("/proc/net/arp")?, gateway, &interface),
-        IpAddr::V6(_) => link_address_v6(index, gateway),
+        IpAddr::V6(_) => neighbours::link_address(index, gateway),
     };
     let address = known().or_else(|| when_resolved(gateway, index, known))?;
     let wireless = std::path::Path::new(&device).join("wireless").exists();
@@ -126,20 +129,6 @@ fn default_route_v6(table: &str) -> Option<(String, Ipv6Addr)> {
     };
     let best = table.lines().filter_map(route).min_by_key(|(metric, ..)| *metric)?;
     Some((best.1, best.2))
-}
-
-/// The link-layer address of a gateway on the interface with this index, in the format of `/proc/net/arp`.
-fn link_address_v6(index: u32, gateway: IpAddr) -> Option<String> {
-    #[cfg(all(target_os = "linux", feature = "tun"))]
-    {
-        let address = firstflight_link::tun::link_address(index, gateway).ok().flatten()?;
-        Some(address.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"))
-    }
-    #[cfg(not(all(target_os = "linux", feature = "tun")))]
-    {
-        let _ = (index, gateway);
-        None
-    }
 }
 
 /// The link-layer address of `ip` on `interface` in `/proc/net/arp`, if it is complete.

@@ -2,21 +2,12 @@
 
 mod address;
 mod builder;
-#[cfg(feature = "asap")]
+#[cfg_attr(not(feature = "asap"), path = "server/no_fronts.rs")]
 pub(crate) mod fronts;
-#[cfg(not(feature = "asap"))]
-#[path = "server/no_fronts.rs"]
-mod fronts;
-#[cfg(feature = "activation")]
-mod inherited;
-#[cfg(not(feature = "activation"))]
-#[path = "server/no_inherited.rs"]
+#[cfg_attr(not(feature = "activation"), path = "server/no_inherited.rs")]
 mod inherited;
 mod policies;
-#[cfg(feature = "udp")]
-mod udp;
-#[cfg(not(feature = "udp"))]
-#[path = "server/no_udp.rs"]
+#[cfg_attr(not(feature = "udp"), path = "server/no_udp.rs")]
 mod udp;
 
 pub use address::ToLocalAddrs;

@@ -1,10 +1,7 @@
 //! TCP streams, of an engine or of the kernel.
 
 mod connected;
-#[cfg(feature = "engine")]
-mod engine;
-#[cfg(not(feature = "engine"))]
-#[path = "stream/no_engine.rs"]
+#[cfg_attr(not(feature = "engine"), path = "stream/no_engine.rs")]
 mod engine;
 mod kernel;
 mod split;

@@ -1,4 +1,5 @@
 //! In the place of `own_verifier.rs`: no server has a verifier.
+#![cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 
 use crate::credential::ReplayGuard;
 use crate::credential::asap::{AsapPolicy, TrustError, TrustStore};
@@ -11,17 +12,14 @@ use std::sync::Arc;
 
 /// There is none.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 pub(crate) enum OwnVerifier {}
 
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 impl OwnVerifier {
     pub(crate) const fn members(&self) -> NonZeroU16 {
         match *self {}
     }
 }
 
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "of servers"))]
 impl Endpoint {
     pub(crate) const fn verify(&self, verifier: &OwnVerifier) -> io::Result<()> {
         match *verifier {}
