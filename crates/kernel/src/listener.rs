@@ -79,7 +79,7 @@ pub struct Listener {
     grants: Grants,
     keys: Mutex<Option<Arc<KeyRing>>>,
     /// Another process may have the socket, too.
-    adopted: bool,
+    adopted: Option<Arc<std::net::TcpListener>>,
     /// The listener leaves the socket's packet filter in place.
     keep_filter: bool,
     /// The queue of Fast Open before a drain.
@@ -121,27 +121,35 @@ impl Listener {
         socket.bind(&local.into())?;
         let grants = prepare(&socket, &config)?;
         socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
-        Self::with(TcpListener::from_std(socket.into())?, config, grants, false)
+        Self::with(TcpListener::from_std(socket.into())?, config, grants, None)
     }
 
-    /// Takes a socket that listens already, as a service manager passes it.
+    /// Takes a socket that listens already, as a service manager passes it. The listener holds it until its end: whoever keeps
+    /// another reference sees by their number whether it is in use.
     ///
     /// # Errors
     /// When the cookie function of the keys is not Linux', and the system's.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O.
-    pub fn adopt(socket: std::net::TcpListener, config: ListenConfig) -> io::Result<Self> {
+    pub fn adopt(socket: impl Into<Arc<std::net::TcpListener>>, config: ListenConfig) -> io::Result<Self> {
+        let owner = socket.into();
+        let socket = owner.try_clone()?;
         socket.set_nonblocking(true)?;
         if !config.keep_filter {
             // An earlier owner may have been killed while it drained.
             detach_filter(&socket);
         }
         let grants = prepare(&socket, &config)?;
-        Self::with(TcpListener::from_std(socket)?, config, grants, true)
+        Self::with(TcpListener::from_std(socket)?, config, grants, Some(owner))
     }
 
-    fn with(tcp: TcpListener, config: ListenConfig, grants: Grants, adopted: bool) -> io::Result<Self> {
+    fn with(
+        tcp: TcpListener,
+        config: ListenConfig,
+        grants: Grants,
+        adopted: Option<Arc<std::net::TcpListener>>,
+    ) -> io::Result<Self> {
         let local = tcp.local_addr()?;
         let (keys, keep_filter) = (Mutex::new(config.keys), config.keep_filter);
         Ok(Self { tcp, local, grants, keys, adopted, keep_filter, drained: OnceLock::new() })
@@ -242,7 +250,7 @@ impl Listener {
         let Some(info) = info else {
             let reason = match saved {
                 // The kernel keeps every SYN of a socket that listens so from the beginning, but for SYN cookies.
-                Ok((_, 0)) if !self.adopted => Reason::SynCookie,
+                Ok((_, 0)) if self.adopted.is_none() => Reason::SynCookie,
                 Ok(_) if asked.is_none() => Reason::Unknown,
                 _ => self.reason(asked),
             };
@@ -281,7 +289,7 @@ pub(crate) fn early_bytes(asked: Option<&SynFlight>, info: &TcpInfo) -> u32 {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.adopted {
+        if self.adopted.is_some() {
             // The service manager may pass the socket to another process, or has. That process must get new connections,
             // and the data in their SYNs.
             if let Some(most) = self.drained.get() {

@@ -62,6 +62,8 @@ pub struct UdpLink {
     v6: Option<Socket>,
     /// Whether the IPv6 socket is polled first for received datagrams.
     v6_first: bool,
+    /// What it [adopted](Self::adopt), as long as it lives.
+    adopted: Vec<Arc<std::net::UdpSocket>>,
 }
 
 #[derive(Debug)]
@@ -94,7 +96,7 @@ impl UdpLink {
     pub fn bind(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::bind(local)?;
         let (v4, v6) = if local.is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
-        Ok(Self { v4, v6, v6_first: false })
+        Ok(Self { v4, v6, v6_first: false, adopted: Vec::new() })
     }
 
     /// A link at all addresses of this host, IPv4 and IPv6, at this port (0: the system chooses). It uses
@@ -115,7 +117,7 @@ impl UdpLink {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
                 Err(_) => None,
             };
-            return Ok(Self { v4: Some(v4), v6, v6_first: false });
+            return Ok(Self { v4: Some(v4), v6, v6_first: false, adopted: Vec::new() });
         }
     }
 
@@ -166,15 +168,16 @@ impl UdpLink {
     }
 
     /// A link on a bound socket that was made elsewhere, for example to find out how it is reached
-    /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it from now
-    /// on.
+    /// (`firstflight_verifier::reach`). It must not be connected, and nothing else may read from it as long as the link
+    /// lives, which holds it as long.
     ///
     /// Call it within a tokio runtime, as [`UdpLink::bind`].
     ///
     /// # Errors
     /// Those of the system. [`io::ErrorKind::InvalidInput`] for an IPv6 socket that also receives IPv4.
-    pub fn adopt(socket: std::net::UdpSocket) -> io::Result<Self> {
-        let raw = RawSocket::from(socket);
+    pub fn adopt(socket: impl Into<Arc<std::net::UdpSocket>>) -> io::Result<Self> {
+        let owner = socket.into();
+        let raw = RawSocket::from(owner.try_clone()?);
         let v4 = raw.local_addr()?.as_socket().is_some_and(|local| local.is_ipv4());
         if !v4
             && !raw.only_v6()?
@@ -185,20 +188,26 @@ impl UdpLink {
         }
         let socket = Socket::take(raw)?;
         let (v4, v6) = if v4 { (Some(socket), None) } else { (None, Some(socket)) };
-        Ok(Self { v4, v6, v6_first: false })
+        Ok(Self { v4, v6, v6_first: false, adopted: vec![owner] })
     }
 
     /// This link and `other`, which have sockets of different families on one port, as one link.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if they have sockets of the same family, or on different ports.
-    pub fn join(self, other: Self) -> io::Result<Self> {
+    pub fn join(mut self, other: Self) -> io::Result<Self> {
         let both = (self.v4.is_some() && other.v4.is_some()) || (self.v6.is_some() && other.v6.is_some());
         if both || self.port() != other.port() {
             let message = "a link has one socket for IPv4 and one for IPv6, on one port";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        Ok(Self { v4: self.v4.or(other.v4), v6: self.v6.or(other.v6), v6_first: false })
+        self.adopted.extend(other.adopted);
+        Ok(Self {
+            v4: self.v4.or(other.v4),
+            v6: self.v6.or(other.v6),
+            v6_first: false,
+            adopted: self.adopted,
+        })
     }
 
     /// The UDP port, of both families.

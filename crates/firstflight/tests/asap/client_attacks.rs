@@ -1074,35 +1074,48 @@ fn executions(order: &str) -> Vec<(u32, SocketAddr)> {
     all.iter().filter(|(one, ..)| one == order.as_bytes()).map(|(_, early, peer)| (*early, *peer)).collect()
 }
 
-/// systemd's default for `ListenStream=PORT` and `ListenDatagram=PORT`: sockets of both families.
+/// Also systemd's default for `ListenStream=PORT` and `ListenDatagram=PORT`: sockets of both families.
 #[test]
-fn sockets_as_systemd_passes_them_by_default() {
-    const WHO: &str = "ATTACK_CHILD_PORT";
-    if let Ok(port) = std::env::var(WHO) {
+fn sockets_of_a_service_manager_serve_again_after_a_reload() {
+    const WHO: &str = "ATTACK_CHILD_AT";
+    if let Ok(at) = std::env::var(WHO) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::bind(format!("[::]:{port}")).await;
-            assert!(server.is_ok(), "{:?}", server.err());
+            for _ in 0..2 {
+                let server = Server::bind(at.as_str()).await.unwrap();
+                // A socket of both families is none for UDP.
+                assert_eq!(server.udp_port().is_some(), !at.starts_with("[::]"));
+                assert!(Server::bind(at.as_str()).await.is_err(), "two servers on one socket");
+                let client = std::net::TcpStream::connect(&at).unwrap();
+                let accepted = tokio::time::timeout(Duration::from_secs(10), server.accept()).await;
+                accepted.expect("nobody listens").unwrap();
+                drop(client);
+                server.shutdown(Duration::from_secs(10)).await;
+                // The driver of UDP ends with the last handle.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
         });
         return;
     }
     in_namespace("3", || async {
-        let tcp = std::net::TcpListener::bind("[::]:0").unwrap();
-        let port = tcp.local_addr().unwrap().port();
-        let udp = std::net::UdpSocket::bind(format!("[::]:{port}")).unwrap();
-        let script = "exec 3<&0 4<&1 1>&2; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" --exact \
-                      asap::client_attacks::sockets_as_systemd_passes_them_by_default --nocapture";
-        let output = std::process::Command::new("sh")
-            .args(["-c", script])
-            .arg(std::env::current_exe().unwrap())
-            .env(WHO, port.to_string())
-            .stdin(std::os::fd::OwnedFd::from(tcp))
-            .stdout(std::os::fd::OwnedFd::from(udp))
-            .stderr(std::process::Stdio::piped())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        for host in ["[::]", "127.0.0.1"] {
+            let tcp = std::net::TcpListener::bind(format!("{host}:0")).unwrap();
+            let at = format!("{host}:{}", tcp.local_addr().unwrap().port());
+            let udp = std::net::UdpSocket::bind(&at).unwrap();
+            let script = "exec 3<&0 4<&1 1>&2; export LISTEN_PID=$$ LISTEN_FDS=2; exec \"$0\" --exact \
+                          asap::client_attacks::sockets_of_a_service_manager_serve_again_after_a_reload --nocapture";
+            let output = std::process::Command::new("sh")
+                .args(["-c", script])
+                .arg(std::env::current_exe().unwrap())
+                .env(WHO, at)
+                .stdin(std::os::fd::OwnedFd::from(tcp))
+                .stdout(std::os::fd::OwnedFd::from(udp))
+                .stderr(std::process::Stdio::piped())
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.contains("1 passed"), "{host}: {text}");
+        }
     });
 }
 

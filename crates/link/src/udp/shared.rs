@@ -44,7 +44,7 @@ impl SharedUdp {
     pub fn link(&self) -> io::Result<UdpLink> {
         let socket = Socket::take(Socket::bound(self.local, true)?)?;
         let (v4, v6) = if self.local.is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
-        Ok(UdpLink { v4, v6, v6_first: false })
+        Ok(UdpLink { v4, v6, v6_first: false, adopted: Vec::new() })
     }
 }
 
