@@ -79,6 +79,8 @@ struct Socket {
     diversion: Option<Diversion>,
     /// Errors since the last datagram.
     errors: u32,
+    /// See [`Link::look`].
+    looks: bool,
     /// ICMP errors about sent packets, if the link passes them on.
     #[cfg(target_os = "linux")]
     reports: Option<Reports>,
@@ -264,6 +266,7 @@ impl Socket {
             outbox: Outboxes::default(),
             diversion: None,
             errors: 0,
+            looks: false,
             #[cfg(target_os = "linux")]
             reports: None,
         })
@@ -312,9 +315,16 @@ impl Socket {
             if let Poll::Ready(len) = self.poll_report(cx, buf) {
                 return Poll::Ready(Ok(len));
             }
-            ready!(self.io.poll_recv_ready(cx))?;
+            let ready = self.io.poll_recv_ready(cx)?.is_ready();
+            if !ready && !std::mem::take(&mut self.looks) {
+                return Poll::Pending;
+            }
             let (state, inbox) = (&self.state, &mut self.inbox);
-            match self.io.try_recv(|socket| inbox.fill(state, socket)) {
+            let received = match ready {
+                true => self.io.try_recv(|socket| inbox.fill(state, socket)),
+                false => inbox.fill(state, UdpSockRef::from(self.io.get())).map(|all| self.looks = !all),
+            };
+            match received {
                 Ok(()) => self.errors = 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock || self.reported(&error) => {}
                 Err(error) => {
@@ -378,6 +388,10 @@ impl Link for UdpLink {
             }
         }
         Poll::Pending
+    }
+
+    fn look(&mut self) {
+        self.v4.iter_mut().chain(&mut self.v6).for_each(|socket| socket.looks = true);
     }
 
     /// Accepts packets with a UDP datagram from the socket's port. Other packets cause an error.

@@ -102,6 +102,32 @@ async fn datagrams_of_all_lengths_are_told_apart() {
     assert!(apart(got) == apart(payloads), "datagrams differ");
 }
 
+/// A runtime asks the system for news between two tasks, not within one.
+#[tokio::test]
+async fn a_link_that_looks_receives_what_the_runtime_does_not_know_of() {
+    let mut link = v4();
+    let to = SocketAddr::new(ip(&link), link.port());
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut buf = vec![0; MTU];
+    let mut receive_all = |link: &mut UdpLink| {
+        let mut count = 0;
+        while link.poll_recv(&mut Context::from_waker(std::task::Waker::noop()), &mut buf).is_ready() {
+            count += 1;
+        }
+        count
+    };
+    for _ in 0..2 {
+        assert_eq!(receive_all(&mut link), 0);
+        // More than one call takes.
+        (0..40).for_each(|_| assert_eq!(socket.send_to(b"news", to).unwrap(), 4));
+        assert_eq!(receive_all(&mut link), 0, "this test is about what the runtime does not know");
+        link.look();
+        assert_eq!(receive_all(&mut link), 40);
+    }
+    socket.send_to(b"news", to).unwrap();
+    assert!(receive(&mut link).await.ends_with(b"news"));
+}
+
 /// A socket that was used before becomes a link, at the same port.
 #[tokio::test]
 async fn a_bound_socket_becomes_a_link() {
