@@ -2,7 +2,7 @@
 //!
 //! They need no fuzzer: a test of `firstflight-stack` runs them on the seed corpus with stable Rust. `dns_parse.rs`
 //! is not in this list: its target and a test of `firstflight-dns` include the file directly, because `stack` does
-//! not know that crate. The same holds for the targets of `seal`, `http` and `proxy`.
+//! not know that crate. The same holds for the targets of `seal`, `http`, `proxy` and `firstflight`.
 #![forbid(unsafe_code)]
 
 pub mod actions;

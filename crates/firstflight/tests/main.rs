@@ -18,6 +18,7 @@ mod cache;
 mod closing;
 #[cfg(target_os = "linux")]
 mod connecting;
+mod corpus;
 mod flood;
 mod kernel;
 mod keys;
