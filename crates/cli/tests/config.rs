@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests: they fail by panicking")]
 
 use crate::dir::Dir;
-use crate::program::{Running, command, fails, prints, run, until};
+use crate::program::{Running, command, complaint, fails, prints, run, until};
 use std::fs::File;
 use std::path::Path;
 
@@ -83,7 +83,7 @@ fn output_that_is_lost_is_a_failure() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = command(args).stdout(writer).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = complaint(&output);
         assert!(output.status.success() && said.is_empty(), "{args:?}: {said}");
     }
 }
