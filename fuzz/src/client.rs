@@ -25,6 +25,8 @@ const MOST_STEPS: usize = 40;
 const MOST_LOSSES: u32 = 4;
 /// An answer that comes later is a fault, where an ordinary handshake can be made.
 const LONG: Duration = Duration::from_secs(120);
+/// How long the server waits for a client.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// Longer than everything that a connection waits for.
 const VERY_LONG: Duration = Duration::from_secs(4 * 3600);
 
@@ -217,10 +219,17 @@ impl World {
         let mut config = ListenConfig::new(address(2, family));
         config.fast_open = Some(FastOpenPolicy::new(Arc::new(keys), Arc::new(PendingLimit::new(16))));
         let listener = self.server.listen(config).unwrap();
-        let executed = Arc::clone(&self.executed);
+        let (executed, time) = (Arc::clone(&self.executed), self.time.clone());
         self.listeners[family] = Some(tokio::spawn(async move {
             while let Ok(stream) = listener.accept().await {
-                tokio::spawn(serve_one(stream, Arc::clone(&executed)));
+                let (executed, time) = (Arc::clone(&executed), time.clone());
+                tokio::spawn(async move {
+                    // A client that gave up, and whose reset was lost, would be waited for without an end.
+                    tokio::select! {
+                        _ = serve_one(stream, executed) => {}
+                        () = time.sleep(PATIENCE) => {}
+                    }
+                });
             }
         }));
     }
