@@ -295,8 +295,8 @@ fn a_first_flight_copied_to_other_ports_and_shards_runs_once() {
     assert_eq!(copies_that_run(false), 65);
 }
 
-/// The ACK that makes a one-time cookie good is in the queue of one shard, whose runtime has not asked the system yet, when the
-/// SYN with that cookie comes to the other one.
+/// The ACK that makes a one-time cookie good waits in the queue of one shard, and the runtime has not asked the system yet. Then
+/// the SYN with that cookie comes to the other shard.
 #[test]
 fn a_cookie_is_good_although_the_runtime_does_not_know_of_its_ack() {
     let clock = VirtualTime::new(Duration::from_secs(1_700_000_000));

@@ -124,8 +124,8 @@ impl Listener {
         Self::with(TcpListener::from_std(socket.into())?, config, grants, None)
     }
 
-    /// Takes a socket that listens already, as a service manager passes it. The listener holds it until its end: whoever keeps
-    /// another reference sees by their number whether it is in use.
+    /// Takes a socket that listens already, as a service manager passes it. The listener keeps it as long as it lives. A caller
+    /// that has a clone of the [`Arc`] can count the references, and so learn whether the socket is in use.
     ///
     /// # Errors
     /// When the cookie function of the keys is not Linux', and the system's.
