@@ -18,22 +18,11 @@ mod http_heads;
 #[path = "../../../fuzz/src/proxy_header.rs"]
 mod proxy_header;
 
-use std::path::Path;
+#[allow(dead_code, reason = "a test uses a part")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
-/// Runs `target` on each file of its corpus. A panic names the file.
-fn replay(name: &str, target: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
-    for file in files {
-        let bytes = std::fs::read(&file).unwrap();
-        if let Err(panic) = std::panic::catch_unwind(|| target(&bytes)) {
-            eprintln!("the file is {}", file.display());
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
+use replay::replay;
 
 #[test]
 fn http_framing() {

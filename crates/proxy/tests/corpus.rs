@@ -5,20 +5,11 @@
 #[path = "../../../fuzz/src/socks.rs"]
 mod socks;
 
-use std::path::Path;
+#[allow(dead_code, reason = "a test uses a part")]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
-/// Runs the target on each file of its corpus. A panic names the file.
 #[test]
 fn socks() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/socks");
-    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 20, "{} has only {} files", folder.display(), files.len());
-    for file in files {
-        let bytes = std::fs::read(&file).unwrap();
-        if let Err(panic) = std::panic::catch_unwind(|| socks::run(&bytes)) {
-            eprintln!("the file is {}", file.display());
-            std::panic::resume_unwind(panic);
-        }
-    }
+    replay::replay("socks", socks::run);
 }

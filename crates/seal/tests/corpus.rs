@@ -8,24 +8,12 @@ mod seal_client;
 #[path = "../../../fuzz/src/seal_server.rs"]
 mod seal_server;
 
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::path::Path;
-
-/// Runs a target on each file of its corpus. A panic names the file.
-fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 10, "{} has only {} files", folder.display(), files.len());
-    for file in files {
-        let bytes = std::fs::read(&file).unwrap();
-        if let Err(panic) = std::panic::catch_unwind(|| run(&bytes)) {
-            eprintln!("the file is {}", file.display());
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
+use replay::replay;
 
 /// Random inputs. `FIRSTFLIGHT_SEEDS` says how many; a failure prints the seed.
 fn random(run: fn(&[u8])) {
@@ -34,10 +22,7 @@ fn random(run: fn(&[u8])) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut bytes = vec![0; (rng.next_u32() % 1500) as usize];
         rng.fill_bytes(&mut bytes);
-        if let Err(panic) = std::panic::catch_unwind(|| run(&bytes)) {
-            eprintln!("the seed is {seed}");
-            std::panic::resume_unwind(panic);
-        }
+        replay::run(run, &bytes, format_args!("seed {seed}"));
     }
 }
 
