@@ -13,8 +13,8 @@ mod explore;
 mod terms;
 
 pub use terms::{
-    Action, Address, AttemptOffer, Candidate, Failure, Finish, FirstAttempt, Number, Rule, Setup, Syn,
-    Transport,
+    ATTEMPT_DELAY, Action, Address, AttemptOffer, Candidate, Failure, Finish, FirstAttempt, Number, Rule,
+    Setup, Syn, Transport,
 };
 
 use firstflight_credential::Reason;
@@ -23,8 +23,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// RFC 8305 §5: the recommended delay between attempts at different addresses.
-pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The longest wait for an attempt that began by an offer, as for the kernel's first SYN.
 pub const MOST_DELAY: Duration = Duration::from_secs(1);
 /// How long the older of two attempts keeps its place before a third one takes it. The kernel sends a lost SYN again after

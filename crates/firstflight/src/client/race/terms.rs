@@ -1,10 +1,12 @@
 //! The terms of a race: its rules, what it is told, and what it asks for.
 
-use super::ATTEMPT_DELAY;
 use firstflight_credential::Reason;
 use firstflight_wire::Instant;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// RFC 8305 §5: the recommended delay between attempts at different addresses.
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
