@@ -128,9 +128,11 @@ pub struct Failure {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make what the attempt carries, if it can carry something, then [`Race::handle_made`] or [`Race::handle_not_made`].
+    /// Make what the attempt carries, if it can carry something, then
+    /// [`Race::handle_made`](super::Race::handle_made) or [`Race::handle_not_made`](super::Race::handle_not_made).
     Make(Number, Candidate),
-    /// Send the SYN, then [`Race::handle_begun`] or [`Race::handle_failed`].
+    /// Send the SYN, then [`Race::handle_begun`](super::Race::handle_begun) or
+    /// [`Race::handle_failed`](super::Race::handle_failed).
     Begin(Number, Candidate),
     /// Send a copy of what left inside the lookup to this address.
     Direct(Number, SocketAddr),
