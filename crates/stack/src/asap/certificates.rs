@@ -64,7 +64,7 @@ impl Verifications {
 impl Server {
     /// See [`Stack::poll_verifications`](crate::Stack::poll_verifications).
     pub(crate) fn poll_verifications(&mut self) -> Option<Verifications> {
-        let jobs = core::iter::from_fn(|| self.deferred.poll_verification()).take(BATCH);
+        let jobs = core::iter::from_fn(|| self.poll_verification()).take(BATCH);
         let (ids, candidates): (Vec<_>, Vec<_>) = jobs.unzip();
         (!ids.is_empty()).then_some(Verifications { ids, candidates })
     }

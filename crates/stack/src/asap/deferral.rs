@@ -6,8 +6,8 @@ use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::admission::Handshake;
-use crate::server::deferred_syns::{DeferredSyn, DeferredSyns};
+use crate::server::admission::{DeferredSyn, Handshake};
+use crate::server::deferred_syns::DeferredSyns;
 use crate::server::syn::Syn;
 use alloc::boxed::Box;
 use firstflight_credential::asap::{Candidate, Refused, reason};
@@ -42,29 +42,6 @@ impl DeferredSyn {
 }
 
 impl DeferredSyns {
-    /// Queues the verification of a waiting SYN's signatures. If the kind of work is unknown, nobody answers, and the
-    /// SYN's deadline decides.
-    pub(crate) fn verify(&mut self, id: JobId, work: Work) {
-        let Work::Verify(candidate) = work else { return };
-        let most = self.most_jobs();
-        let queue = &mut self.verifications.0;
-        if queue.len() >= most {
-            let entries = &self.entries;
-            queue.retain(|(id, _)| entries.lives(id.index, id.generation));
-        }
-        queue.push_back((id, candidate));
-    }
-
-    /// The next verification of a SYN that still waits.
-    pub(super) fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
-        loop {
-            let (id, candidate) = self.verifications.0.pop_front()?;
-            if self.entries.lives(id.index, id.generation) {
-                return Some((id, candidate));
-            }
-        }
-    }
-
     /// The signatures of this SYN are right: queues the question to a store whether the request was seen before.
     pub(super) fn ask(&mut self, id: JobId, candidate: Box<Candidate>, request: JobRequest) {
         if !self.entries.lives(id.index, id.generation) {
@@ -122,6 +99,28 @@ impl DeferredSyns {
 }
 
 impl Server {
+    /// Queues the verification of a waiting SYN's signatures. If the kind of work is unknown, nobody answers, and the
+    /// SYN's deadline decides.
+    pub(crate) fn verify(&mut self, id: JobId, work: Work) {
+        let Work::Verify(candidate) = work else { return };
+        let queue = &mut self.asap.verifications;
+        if queue.len() >= self.deferred.most_jobs() {
+            let entries = &self.deferred.entries;
+            queue.retain(|(id, _)| entries.lives(id.index, id.generation));
+        }
+        queue.push_back((id, candidate));
+    }
+
+    /// The next verification of a SYN that still waits.
+    pub(super) fn poll_verification(&mut self) -> Option<(JobId, Box<Candidate>)> {
+        loop {
+            let (id, candidate) = self.asap.verifications.pop_front()?;
+            if self.deferred.entries.lives(id.index, id.generation) {
+                return Some((id, candidate));
+            }
+        }
+    }
+
     /// There is no room for a SYN about which `work` was to be asked: its credential is used up. Returns what the SYN-ACK
     /// says about its block.
     pub(crate) fn not_asked(&mut self, env: &mut Env, syn: &Syn<'_>, work: Work) -> Option<Refused> {

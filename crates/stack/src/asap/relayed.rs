@@ -82,7 +82,7 @@ impl Server {
             return None;
         }
         let bytes = self.deferred.room_for(&segment)?;
-        let job = self.deferred.defer(&syn, bytes, self.listeners.id(index), question);
+        let job = self.defer_copy(&syn, bytes, question);
         let seen_as = seen_as.unwrap_or(SocketAddr::new(server, port));
         self.deferred.mark_relayed(job, Returned { key: reply_key, seen_as });
         Some(())

@@ -16,13 +16,20 @@ pub(crate) struct ServerState {
     pub shard: AsapShard,
     /// Children (by index) whose first flight came with a certificate, which vouches for them until their client's ACK.
     pub certified: BTreeMap<u32, Vouched>,
+    /// Signatures to verify, oldest first. Some may belong to SYNs that no longer wait.
+    pub verifications: VecDeque<(JobId, Box<Candidate>)>,
     /// Messages to the verifier, if one shares the encapsulation's port.
     pub messages: Option<VecDeque<VerifierMessage>>,
 }
 
 impl ServerState {
     pub(crate) fn new(config: BudgetConfig) -> Self {
-        Self { shard: AsapShard::new(config), certified: BTreeMap::new(), messages: None }
+        Self {
+            shard: AsapShard::new(config),
+            certified: BTreeMap::new(),
+            verifications: VecDeque::new(),
+            messages: None,
+        }
     }
 }
 
@@ -96,10 +103,6 @@ pub(crate) struct DirectCopy {
     /// Additional bytes that may be sent before the client's ACK.
     pub more: u32,
 }
-
-/// Signatures to verify, oldest first. Some may belong to SYNs that no longer wait.
-#[derive(Debug, Default)]
-pub(crate) struct VerificationQueue(pub VecDeque<(JobId, Box<Candidate>)>);
 
 /// A message to the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]

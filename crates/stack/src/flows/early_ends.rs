@@ -2,7 +2,7 @@
 //!
 //! The client of such a connection may have got neither the SYN-ACK nor the RST. It then sends its SYN again, and an
 //! eavesdropper can send one like it. If that SYN opened a connection, the client would send its data there, and the data
-//! would run a second time. So a RST answers it (docs/spec/asap.md 7.3).
+//! would run a second time. So a RST answers it ([`Limits::early_ends`](crate::config::Limits::early_ends)).
 
 use crate::flow::FlowKey;
 use alloc::collections::VecDeque;

@@ -2,9 +2,9 @@
 //! happen; another one carries that out. A first flight that is refused is invalidated here or in `admit`, so that no copy of it
 //! is accepted later.
 
-use crate::asap::state::Certificate;
+use crate::asap::state::{Certificate, DeferredBlock};
 use crate::env::Env;
-use crate::event::PacketDrop;
+use crate::event::{ListenerId, PacketDrop};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
@@ -14,11 +14,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use firstflight_credential::asap::Refused;
 use firstflight_credential::{
-    Accepted, Decision, Grant, PendingPermit, Question, Reason, Refusal, Unreported, admit, invalidate,
+    Accepted, Decision, Grant, PendingPermit, Question, Reason, Refusal, Unreported, Work, admit, invalidate,
 };
 use firstflight_tcp::TimeWait;
-use firstflight_wire::Instant;
 use firstflight_wire::tcp::{Flags, OptionBytes, Segment};
+use firstflight_wire::{Instant, SeqNum};
 
 /// What becomes of a SYN.
 pub(crate) type SynDecision = Decision<Admitted, NotAdmitted, Question>;
@@ -58,6 +58,65 @@ pub(crate) struct Handshake {
     /// server. A client that got no answer would otherwise hand over the data again. A plain SYN would let it do so if
     /// this one were dropped.
     pub repeat: bool,
+}
+
+/// A SYN about which another party is asked.
+#[derive(Debug)]
+pub(crate) struct DeferredSyn {
+    /// Its four-tuple, and the hash of it.
+    pub key: FlowKey,
+    pub hash: u64,
+    /// Its sequence number.
+    pub isn: SeqNum,
+    /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
+    pub above: Option<SeqNum>,
+    /// The IP packet's payload: the whole TCP segment.
+    pub segment: Vec<u8>,
+    /// The segments that followed the SYN, in the order of arrival.
+    pub followers: Vec<Vec<u8>>,
+    /// The listener that the SYN is for. By the time of the verdict, another listener may have its index.
+    pub listener: ListenerId,
+    /// The cookie for its SYN-ACK, whatever the verdict.
+    pub grant: Option<Grant>,
+    /// Its permit among the pending first flights.
+    pub permit: PendingPermit,
+    /// Set if it came with a certificate.
+    pub block: Option<DeferredBlock>,
+    /// Another SYN with the same credential and other data was dropped because this one waits.
+    pub met_another: bool,
+    /// When it has waited too long.
+    pub deadline: Instant,
+}
+
+impl DeferredSyn {
+    /// A SYN, whose copy is `segment`, and what is to be asked about it.
+    pub(crate) fn new(
+        syn: &Syn<'_>,
+        segment: Vec<u8>,
+        listener: ListenerId,
+        question: Question,
+        deadline: Instant,
+    ) -> (Self, Work) {
+        let Syn { key, hash, above, .. } = *syn;
+        let Question { work, grant, permit } = question;
+        let (isn, block) = (syn.segment.seq, DeferredBlock::of(&work));
+        let (followers, met_another) = (Vec::new(), false);
+        let deferred = Self {
+            key,
+            hash,
+            isn,
+            above,
+            segment,
+            followers,
+            listener,
+            grant,
+            permit,
+            block,
+            met_another,
+            deadline,
+        };
+        (deferred, work)
+    }
 }
 
 impl Server {

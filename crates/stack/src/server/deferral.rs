@@ -12,12 +12,12 @@ use crate::event::{JobId, PacketDrop};
 use crate::flow::FlowKey;
 use crate::flows::Flows;
 use crate::server::Server;
-use crate::server::admission::{Admitted, Handshake, NotAdmitted, SynDecision};
-use crate::server::deferred_syns::DeferredSyn;
+use crate::server::admission::{Admitted, DeferredSyn, Handshake, NotAdmitted, SynDecision};
 use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
+use alloc::vec::Vec;
 use core::convert::Infallible;
-use firstflight_credential::{Decision, JobRequest, JobResult, Question, Reason};
+use firstflight_credential::{Decision, JobRequest, JobResult, Question, Reason, Work};
 use firstflight_wire::Instant;
 use firstflight_wire::tcp::Segment;
 
@@ -28,8 +28,7 @@ impl Server {
     /// Keeps a SYN until its question is answered. Returns the connection that it opens if there is no room to wait.
     pub(crate) fn defer(&mut self, flows: &mut Flows, syn: &Syn<'_>, question: Question) -> Option<u32> {
         if let Some(bytes) = self.deferred.room_for(syn.segment) {
-            let listener = self.listeners.id(syn.listener);
-            self.deferred.defer(syn, bytes, listener, question);
+            self.defer_copy(syn, bytes, question);
             return None;
         }
         let Question { work, grant, permit } = question;
@@ -37,6 +36,17 @@ impl Server {
         let refused = self.not_asked(&mut flows.env, syn, work);
         let handshake = Handshake { reason: Reason::Overloaded, grant, refused, repeat: false };
         self.adopt(flows, syn, &handshake)
+    }
+
+    /// Keeps a SYN, whose [copy](crate::server::deferred_syns::DeferredSyns::room_for) is `bytes`, and queues its question.
+    pub(crate) fn defer_copy(&mut self, syn: &Syn<'_>, bytes: Vec<u8>, question: Question) -> JobId {
+        let listener = self.listeners.id(syn.listener);
+        let (id, work) = self.deferred.defer(syn, bytes, listener, question);
+        match work {
+            Work::Ask(request) => self.deferred.hand_out(id, request),
+            work => self.verify(id, work),
+        }
+        id
     }
 
     /// Handles the verdict for a deferred first flight.

@@ -1,47 +1,21 @@
 //! First flights that wait for a verdict: bounded in number, bytes and time.
 
-use crate::asap::state::{DeferredBlock, VerificationQueue};
 use crate::event::{JobId, ListenerId};
 use crate::flow::FlowKey;
 use crate::flows::slab::Slab;
 use crate::owners::Claims;
+use crate::server::admission::DeferredSyn;
 use crate::server::syn::Syn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use firstflight_credential::{Grant, JobRequest, PendingPermit, Question, Work};
+use firstflight_credential::{JobRequest, Question, Work};
 use firstflight_wire::encapsulation::{FOLLOWER_BYTES, FOLLOWERS};
 use firstflight_wire::tcp::{Header, Segment};
 use firstflight_wire::{Instant, SeqNum};
 
 /// Longest TCP header, bytes.
 const MOST_HEADER: usize = 60;
-
-#[derive(Debug)]
-pub(crate) struct DeferredSyn {
-    /// Its four-tuple, and the hash of it.
-    pub key: FlowKey,
-    hash: u64,
-    /// Its sequence number.
-    pub isn: SeqNum,
-    /// Set if the SYN takes the place of a TIME-WAIT: our ISN must be above this.
-    pub above: Option<SeqNum>,
-    /// The IP packet's payload: the whole TCP segment.
-    pub segment: Vec<u8>,
-    /// The segments that followed the SYN, in the order of arrival.
-    pub followers: Vec<Vec<u8>>,
-    /// The listener that the SYN is for. By the time of the verdict, another listener may have its index.
-    pub listener: ListenerId,
-    /// The cookie for its SYN-ACK, whatever the verdict.
-    pub grant: Option<Grant>,
-    /// Its permit among the pending first flights.
-    pub permit: PendingPermit,
-    /// Set if it came with a certificate.
-    pub block: Option<DeferredBlock>,
-    /// Another SYN with the same credential and other data was dropped because this one waits.
-    pub met_another: bool,
-    deadline: Instant,
-}
 
 /// Time after a SYN within which another one directly follows it: the client did not wait for an answer.
 const DIRECTLY: Duration = Duration::from_millis(5);
@@ -53,7 +27,6 @@ pub(crate) struct DeferredSyns {
     by_flow: BTreeMap<FlowKey, u32>,
     order: VecDeque<(u32, u32)>,
     jobs: VecDeque<(JobId, JobRequest)>,
-    pub verifications: VerificationQueue,
     bytes: usize,
     max_entries: usize,
     max_bytes: usize,
@@ -70,7 +43,6 @@ impl DeferredSyns {
             by_flow: BTreeMap::new(),
             order: VecDeque::new(),
             jobs: VecDeque::new(),
-            verifications: VerificationQueue::default(),
             bytes: 0,
             max_entries,
             max_bytes,
@@ -99,43 +71,24 @@ impl DeferredSyns {
         copy_of(segment).filter(|bytes| self.entries.len() < self.max_entries && has_room(bytes))
     }
 
-    /// Defers a SYN, whose [copy](Self::room_for) is `bytes`, and queues its question.
+    /// Defers a SYN, whose [copy](Self::room_for) is `bytes`. Returns what is to be asked about it.
+    #[must_use]
     pub(crate) fn defer(
         &mut self,
         syn: &Syn<'_>,
         bytes: Vec<u8>,
         listener: ListenerId,
         question: Question,
-    ) -> JobId {
-        let Syn { key, hash, segment, above, now, .. } = *syn;
-        let Question { work, grant, permit } = question;
+    ) -> (JobId, Work) {
         self.bytes += bytes.len();
         if let Some(claims) = &self.claims {
-            claims.claim(hash);
+            claims.claim(syn.hash);
         }
-        let deferred = DeferredSyn {
-            key,
-            hash,
-            isn: segment.seq,
-            above,
-            segment: bytes,
-            followers: Vec::new(),
-            listener,
-            grant,
-            permit,
-            block: DeferredBlock::of(&work),
-            met_another: false,
-            deadline: now + self.lasts,
-        };
+        let (deferred, work) = DeferredSyn::new(syn, bytes, listener, question, syn.now + self.lasts);
         let (index, generation) = self.entries.insert(deferred);
-        self.by_flow.insert(key, index);
+        self.by_flow.insert(syn.key, index);
         self.order.push_back((index, generation));
-        let id = JobId { index, generation };
-        match work {
-            Work::Ask(request) => self.hand_out(id, request),
-            work => self.verify(id, work),
-        }
-        id
+        (JobId { index, generation }, work)
     }
 
     /// Whether what arrives now directly follows a waiting SYN.

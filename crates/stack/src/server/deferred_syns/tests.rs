@@ -16,8 +16,11 @@ fn jobs_that_nobody_takes_do_not_pile_up() {
         let work = Work::Ask(JobRequest::Verify { key: 1 });
         let now = Instant::ZERO;
         let syn = Syn { listener: 0, key, hash: 0, segment: &segment, above: None, now };
-        syns.defer(&syn, bytes.to_vec(), listener, Question { work, grant: None, permit });
-        let (job, _) = syns.find(&key).unwrap();
+        let question = Question { work, grant: None, permit };
+        let (job, Work::Ask(request)) = syns.defer(&syn, bytes.to_vec(), listener, question) else {
+            panic!()
+        };
+        syns.hand_out(job, request);
         drop(syns.take(job));
         assert!(syns.jobs.len() <= 8);
     }
