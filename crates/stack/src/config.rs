@@ -4,7 +4,7 @@ use crate::client::ports::DEFAULT_RANGE;
 use crate::flow::FlowKey;
 use crate::fragments::FragmentLimits;
 use crate::owners::{Claims, FlowOwners};
-use crate::shard::ShardConfig;
+use crate::shard::{ComesHere, ShardConfig};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -178,9 +178,6 @@ pub struct Config {
     /// before. A connect that names no local port chooses one whose packets do, if one is free among a thousand.
     pub comes_here: Option<ComesHere>,
 }
-
-/// Whether packets from the first address and port to the second one come by a queue.
-pub type ComesHere = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
 
 setters! {
     Config {

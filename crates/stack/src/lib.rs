@@ -41,7 +41,7 @@ pub use asap::relayed::RelayedFlight;
 pub use asap::state::VerifierMessage;
 pub use client::connect::ConnectError;
 pub use config::{
-    Certified, ComesHere, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
+    Certified, Config, ConnectConfig, EncapsulationConfig, Limits, ListenConfig, ResponsePolicy,
     UnknownResponsePolicy,
 };
 pub use event::{ConnId, ConnectionInfo, Event, Job, JobId, ListenerId, PacketDrop, Trace};
@@ -50,6 +50,6 @@ pub use fragments::FragmentLimits;
 pub use journal::counters::{Counters, Outcomes};
 pub use owners::FlowOwners;
 pub use server::listeners::ListenError;
-pub use shard::{Misdirected, ShardConfig, Visits};
+pub use shard::{ComesHere, Misdirected, ShardConfig, Visits};
 pub use stack::Stack;
 pub use stack::gauges::Gauges;

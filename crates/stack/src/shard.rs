@@ -6,16 +6,16 @@
 //! ports do not count, so a client keeps its owner when an address translator moves it, and a connect whose server is
 //! not known yet has one already. With a steered queue ([`crate::Config::comes_here`]) a connect chooses a port whose answers come to it. Both ends of a flow compute the same number: two groups with one seed agree.
 
-use crate::config::ComesHere;
 use crate::event::PacketDrop;
 use crate::flow::FlowKey;
 use crate::journal::Journal;
 use crate::owners::{Claims, FlowHolder};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use firstflight_credential::Claim;
 use firstflight_wire::Instant;
@@ -129,6 +129,9 @@ const LONGEST_ROUND: usize = 2048;
 /// How long a SYN may be on its way round. It is less than the time after which a client sends its data in another way
 /// ([`DetectConfig`](crate::DetectConfig)); later, its data could run twice.
 const MOST_AWAY: Duration = Duration::from_millis(40);
+
+/// Whether packets from the first address and port to the second one come by a queue.
+pub type ComesHere = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
 
 /// Which packets come to the queue of the stack.
 struct Steered(ComesHere);
