@@ -1,10 +1,12 @@
 //! Budgets for operations that cost time.
 
 use core::hash::Hash;
+use core::net::IpAddr;
 use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
 use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
+use ipnet::IpNet;
 use lru::LruCache;
 
 /// A number of operations a second, with a burst of a tenth of a second. It bounds the cost of a flood of
@@ -69,6 +71,14 @@ impl<Who: Hash + Eq> SharedBudget<Who> {
         }
         self.all.take(now)
     }
+}
+
+/// The /24 or the /56 of an address: the network's first address.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    let address = address.to_canonical();
+    let bits = if address.is_ipv4() { 24 } else { 56 };
+    // Every address has a prefix of this length.
+    IpNet::new(address, bits).map_or(address, |net| net.network())
 }
 
 #[cfg(test)]

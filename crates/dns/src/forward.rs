@@ -12,11 +12,11 @@ mod peers;
 pub use datagram::{Forwarded, MAX_FORWARD, MAX_FORWARDED};
 pub use peers::{FrontChange, Presence};
 
-use crate::budget::SharedBudget;
+use crate::budget::{SharedBudget, network};
 use crate::fragment::{Fragment, FragmentId};
-use crate::front::{Relay, network};
 use crate::relay::{
-    Boot, ClockReport, HEAD, Kind, RelayCounters, RelayKey, RelayReceiver, RelayRefused, RelaySender, TAG,
+    Boot, ClockReport, HEAD, Kind, Relay, RelayCounters, RelayKey, RelayReceiver, RelayRefused, RelaySender,
+    TAG,
 };
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};

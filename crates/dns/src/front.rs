@@ -16,14 +16,13 @@ pub use dns_path::{Destination, DnsPathConfig, RelayServer};
 pub use opening::NotOpened;
 pub use policy::{Nearest, NearestError, Policy, RoundRobin};
 pub use rate::RateLimit;
-pub(crate) use rate::network;
 
 use crate::forward::{ForwardCounters, ForwardRefused, ForwardSender, Forwarder, FrontChange};
 use crate::keys::DnsPathKeys;
 use crate::names::{HEADER, Position};
 use crate::query::{Question, refuse};
 use crate::reassembly::ReassemblyCounters;
-use crate::relay::{ClockReport, RelayKey, Relayed};
+use crate::relay::{ClockReport, Relay, RelayKey, Relayed};
 use crate::seal::OpenBuffer;
 use crate::zone::{FoundKind, ZoneData};
 use core::fmt;
@@ -42,15 +41,6 @@ pub enum Transport {
     Udp,
     /// A message of a stream, without its length.
     Tcp,
-}
-
-/// A datagram for a server or another front.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Relay {
-    /// Its destination.
-    pub to: SocketAddr,
-    /// The datagram.
-    pub datagram: Vec<u8>,
 }
 
 /// An authoritative name server. After each [`Front::handle_query`] send its answer, then call

@@ -54,8 +54,7 @@ pub use firstflight_files::lines::{KeyFileError, LineError};
 pub use forward::{ForwardConfig, ForwardError, ForwardRefused, ForwardSender, Forwarder};
 pub use fragment::{Attempt, Fragment, FragmentId, FragmentPart, Fragments, LABEL, MIN_FRAGMENTS};
 pub use front::{
-    Destination, DnsPathConfig, Front, FrontCounters, FrontError, NotOpened, Policy, Relay, RelayServer,
-    Transport,
+    Destination, DnsPathConfig, Front, FrontCounters, FrontError, NotOpened, Policy, RelayServer, Transport,
 };
 pub use hickory_proto::rr::Name;
 #[cfg(feature = "service")]
@@ -65,7 +64,7 @@ pub use manners::{Cause, FlightId, Manners, Restraint, Stop};
 pub use names::{Position, position, wire_form};
 pub use query::{Echo, FragmentQuery, Meaning, MessageError, Question};
 pub use reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
-pub use relay::{Boot, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
+pub use relay::{Boot, Relay, RelayKey, RelayReceiver, RelayRefused, RelaySender, Relayed};
 pub use seal::{DnsPathKey, OpenBuffer, OpenError, SealError, Sealed, seal};
 pub use sizes::MAX_FRAGMENTS;
 pub use zone::{AliasLoop, EntryFault, ZoneData, ZoneError, ZoneFault, ZonePlace};

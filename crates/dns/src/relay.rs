@@ -18,7 +18,7 @@ use crate::ci::ConnectionInfo;
 use crate::sizes::INNER_HEAD;
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use firstflight_wire::EmitError;
 use firstflight_wire::asap::{context, mapped};
 use hmac::{Hmac, Mac};
@@ -40,6 +40,15 @@ const MAX_SEQUENCE: u64 = (1 << 48) - 1;
 pub const MAX_RELAY: usize = HEAD + INNER_HEAD + ConnectionInfo::MAX_LEN + TAG;
 /// How far a datagram's time may be from the server's, milliseconds.
 pub const RELAY_WINDOW_MS: u64 = 5_000;
+
+/// A datagram for a server or another front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    /// Its destination.
+    pub to: SocketAddr,
+    /// The datagram.
+    pub datagram: Vec<u8>,
+}
 
 /// The purpose of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

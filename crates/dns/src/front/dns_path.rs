@@ -1,14 +1,14 @@
 //! Handles names below the DNS-path zone.
 
 use super::opening::{NotOpened, SetOpening};
-use super::{FrontCounters, FrontError, Policy, Relay};
+use super::{FrontCounters, FrontError, Policy};
 use crate::forward::{ForwardRefused, Forwarder};
 use crate::fragment::Fragment;
 use crate::keys::DnsPathKeys;
 use crate::names::{Position, wire_form};
 use crate::query::Question;
 use crate::reassembly::{Reassembled, Reassembly, ReassemblyCounters, ReassemblyLimits};
-use crate::relay::{MAX_RELAY, RelaySender, Relayed};
+use crate::relay::{MAX_RELAY, Relay, RelaySender, Relayed};
 use crate::seal::OpenBuffer;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};

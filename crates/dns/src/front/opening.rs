@@ -1,8 +1,7 @@
 //! Opens complete first flights, one by one.
 
 use super::FrontCounters;
-use super::rate::network;
-use crate::budget::SharedBudget;
+use crate::budget::{SharedBudget, network};
 use crate::fragment::FragmentId;
 use crate::keys::DnsPathKeys;
 use crate::relay::Relayed;

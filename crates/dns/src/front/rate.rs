@@ -2,12 +2,12 @@
 //! source of queries could use the server as a reflector.
 
 use super::Kind;
+use crate::budget::network;
 use core::net::IpAddr;
 use core::num::{NonZeroU32, NonZeroUsize};
 use core::time::Duration;
 use firstflight_credential::Bucket;
 use firstflight_wire::Instant;
-use ipnet::IpNet;
 use lru::LruCache;
 
 /// How many answers a network gets over UDP.
@@ -78,14 +78,6 @@ impl RateLimiter {
     fn len(&self) -> usize {
         self.networks.len()
     }
-}
-
-/// The /24 or the /56 of an address: the network's first address.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    let address = address.to_canonical();
-    let bits = if address.is_ipv4() { 24 } else { 56 };
-    // Every address has a prefix of this length.
-    IpNet::new(address, bits).map_or(address, |net| net.network())
 }
 
 #[cfg(test)]
