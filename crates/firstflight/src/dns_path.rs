@@ -20,7 +20,7 @@ mod in_lookup;
 mod lookup;
 mod losses;
 mod proof;
-mod report;
+pub(crate) mod report;
 mod stream;
 mod transport;
 

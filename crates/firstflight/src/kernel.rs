@@ -17,7 +17,7 @@ pub use listen::{ListenConfig, adopt, listen};
 
 use crate::attempts::interleave;
 use crate::cache::CredentialCache;
-use crate::client::Authority;
+use crate::client::authority::Authority;
 use crate::client::transport::{self, Finish, RaceLost, Transports};
 use crate::credential::{NetworkId, Permission};
 use crate::memory::kernel::Memory;

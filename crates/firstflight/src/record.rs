@@ -5,7 +5,9 @@ mod parameter;
 
 pub use parameter::{Parameter, Validated};
 
-use firstflight_wire::asap::{ServiceParam, UdpService, VerifierId, VerifierIds, VerifiersParam};
+use firstflight_wire::asap::{
+    DnsPathParam, ServiceParam, UdpService, VerifierId, VerifierIds, VerifiersParam,
+};
 use futures_util::future::{Either, select};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -83,6 +85,16 @@ impl Published {
             names_verifiers: false,
         })
     }
+}
+
+/// Where the server of this parameter accepts first flights in UDP.
+pub(crate) fn udp_service(parameter: &[u8]) -> Option<UdpService<'_>> {
+    ServiceParam::parse(parameter).ok()?.udp().copied()
+}
+
+/// How first flights inside lookups reach the server of this parameter.
+pub(crate) fn dns_path(parameter: &[u8]) -> Option<DnsPathParam<'_>> {
+    udp_service(parameter)?.dns_path
 }
 
 /// A resolver of names.

@@ -15,7 +15,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub(crate) use staged::Stages;
 pub use times::ConnectTimes;
 
-use crate::dns_path::Report;
+use crate::dns_path::report::Report;
 use crate::lingering::Lingering;
 use firstflight_credential::{AcceptedBlock, Outcome};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Servers whose last connect succeeded.
 
-use crate::client::Authority;
+use crate::client::authority::Authority;
 use firstflight_credential::NetworkId;
 use std::collections::HashMap;
 

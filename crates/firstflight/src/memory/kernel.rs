@@ -8,7 +8,7 @@ use super::health::Networks;
 use super::history::{History, HistoryWay};
 use super::records::Records;
 use super::{Fact, HolderMemory, Others};
-use crate::client::Authority;
+use crate::client::authority::Authority;
 use crate::clock::Monotonic;
 use firstflight_credential::{CredentialStore, NetworkId, Permission};
 use firstflight_kernel::TcpInfo;

@@ -1,9 +1,9 @@
 //! What is remembered of requests inside lookups for later runs.
 
-use super::requests_in_lookups::dns_path;
 use crate::dns_path::DnsPath;
 use crate::kernel::Kernel;
 use crate::memory::lookups::LookupMemory;
+use crate::record::dns_path;
 use firstflight_credential::NetworkId;
 use firstflight_dns::Manners;
 use std::path::{Path, PathBuf};

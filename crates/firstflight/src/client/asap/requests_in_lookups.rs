@@ -12,7 +12,7 @@ use crate::client::{Authority, Client, ClientBuilder, ClientError, Host, maybe_d
 use crate::dns_path::{DnsPath, Exchange, Form, HeldBack, Proof, Report, Server};
 use crate::endpoint::Endpoint;
 use crate::first_flight::Flights;
-use crate::record::{Names, Published};
+use crate::record::{Names, Published, dns_path, udp_service};
 use crate::stream::{ConnectTimes, Stream};
 use firstflight_credential::{NetworkId, Outcome};
 use firstflight_link::udp::Channel;
@@ -21,7 +21,6 @@ use firstflight_stack::ConnectConfig;
 use firstflight_verifier::client::Datagrams;
 use firstflight_verifier::{Patience, is_pair, reach};
 use firstflight_wire::asap::message::MESSAGE_MAGIC;
-use firstflight_wire::asap::{DnsPathParam, ServiceParam, UdpService};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -451,7 +450,7 @@ impl Client {
     ) -> Result<(Stream, u32), ClientError> {
         let (shared, began) = (&self.shared, Instant::now());
         let Ready { engine, inside, name, published, shown } = ready;
-        let service = service(&published.bytes);
+        let service = udp_service(&published.bytes);
         let port = service.map(|service| service.port.get());
         let certified = Some(firstflight_stack::Certified { known: true, ..shown.certified.clone() });
         let config = ConnectConfig::default().fast_open(self.fast_open()).asap(certified).encapsulation(port);
@@ -519,12 +518,4 @@ impl RaceLost {
             None => ClientError::Connect { at_most_once: once, error },
         }
     }
-}
-
-fn service(parameter: &[u8]) -> Option<UdpService<'_>> {
-    ServiceParam::parse(parameter).ok()?.udp().copied()
-}
-
-pub(super) fn dns_path(parameter: &[u8]) -> Option<DnsPathParam<'_>> {
-    service(parameter)?.dns_path
 }
