@@ -1,7 +1,7 @@
 //! What a client says of a stream that it has connected.
 
 use super::{ConnectTimes, KernelStream, Kind, Race, Stream};
-use crate::dns_path::Report;
+use crate::dns_path::report::Report;
 use firstflight_credential::Outcome;
 
 impl Race {
