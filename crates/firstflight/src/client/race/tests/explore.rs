@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
+use foldhash::quality::FixedState;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 
 /// What does not change during a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,9 +103,7 @@ impl State {
                 (one.began, one.asked) = (Instant::ZERO, false);
             }
         }
-        let mut hasher = DefaultHasher::new();
-        Hash::hash(&same, &mut hasher);
-        hasher.finish()
+        FixedState::default().hash_one(&same)
     }
 
     fn real(&mut self, number: Number) -> &mut Real {
@@ -118,7 +117,7 @@ type Wrong = &'static str;
 struct Explorer<'a> {
     world: &'a World,
     /// The hashes of the states. That two of them are equal is as likely as a fault of the memory.
-    seen: HashSet<u64>,
+    seen: HashSet<u64, FixedState>,
 }
 
 impl World {
@@ -163,7 +162,7 @@ impl World {
             nothing_was_sent: true,
             over: false,
         };
-        let mut explorer = Explorer { world: self, seen: HashSet::new() };
+        let mut explorer = Explorer { world: self, seen: HashSet::default() };
         let mut open = vec![(state, Vec::new())];
         while let Some((mut state, trail)) = open.pop() {
             explorer.settle(&mut state).map_err(|wrong| (wrong, trail.clone()))?;
