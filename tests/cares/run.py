@@ -12,9 +12,7 @@ Needs root, nftables, iproute2, unbound, a compiler of C, c-ares 1.34 or later a
 namespaces and processes, which end with it.
 """
 
-import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,14 +22,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "client"), os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 from packets import Capture, segment  # noqa: E402
 from paths import PAIR, SYN_ARRIVES  # noqa: E402
 from process import Process  # noqa: E402
 from testbed import Testbed  # noqa: E402
 from wire import DEVICE, Wire  # noqa: E402
 
-MISSING = 77
 RTT = 100
 LOOKUPS = 5
 KINDS = {"off": "no Fast Open", "own": "Fast Open of c-ares", "ours": "libfirstflight"}
@@ -105,27 +102,17 @@ def measure(program, kind, rules, directory, captures):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH")
+    parser = experiment.parser(__doc__)
     parser.add_argument("--library", metavar="DIR", help="where libfirstflight_capi.so is; default: beside --bin")
     parser.add_argument("--captures", metavar="DIR", help="write a pcap of each kind on each path")
-    options = parser.parse_args()
-    firstflight.BINARY = os.path.abspath(options.bin)
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    wanted = ("ip", "nft", "unbound", "cc", "pkg-config", os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab"))
-    missing = [name for name in wanted if not shutil.which(name)]
-    if os.geteuid() != 0:
-        missing.append("root")
+    options = experiment.parse(parser)
+    if reason := experiment.missing("ip", "nft", "unbound", "cc", "pkg-config"):
+        return experiment.refuse(reason)
+    experiment.when_stopped(experiment.unwind)
     with tempfile.TemporaryDirectory() as directory:
-        program = None
-        if not missing:
-            library = options.library or os.path.dirname(firstflight.BINARY)
-            program, lacks = compiled(os.path.abspath(library), directory)
-            missing += [lacks] if lacks else []
-        if missing:
-            print(f"missing: {', '.join(missing)}")
-            return MISSING
-        return judge(program, directory, options.captures)
+        library = options.library or experiment.beside("")
+        program, reason = compiled(os.path.abspath(library), directory)
+        return judge(program, directory, options.captures) if program else experiment.refuse(f"missing: {reason}")
 
 
 def judge(program, directory, captures):

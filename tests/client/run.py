@@ -16,22 +16,16 @@ Needs root, nftables and iproute2; run `cargo build --release -p firstflight-cli
 which end with it.
 """
 
-import argparse
-import collections
 import json
 import os
 import re
-import shutil
-import signal
 import sys
-import time
-
-MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
+import experiment  # noqa: E402
 import firstflight  # noqa: E402
 import nginx  # noqa: E402
 from firstflight import Command, at  # noqa: E402
@@ -72,7 +66,7 @@ PATHS = (
 
 
 def visits_binary():
-    return os.path.join(os.path.dirname(firstflight.BINARY), "examples", "visits")
+    return experiment.beside("examples/visits")
 
 
 # --- never slower ------------------------------------------------------------------------------------
@@ -199,13 +193,8 @@ def slower(options):
             print(f"NOT HELD: {cell.path.name}, {cell.rtt} ms, {cell.loss} %: {fault}", flush=True)
     print(f"{len(cells)} cells of {options.samples} samples, {len(faults)} faults")
     if options.write:
-        write("\n".join([HEAD, *(cell.row() for cell in cells)]))
+        experiment.write_table("never-slower.txt", "\n".join([HEAD, *(cell.row() for cell in cells)]))
     return bool(faults)
-
-
-def write(table):
-    with open(os.path.join(HERE, "..", "..", "docs", "data", "never-slower.txt"), "w", encoding="utf-8") as file:
-        file.write(f"{table}\n")
 
 
 # --- first contact -----------------------------------------------------------------------------------
@@ -289,7 +278,7 @@ def first(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("what", nargs="?", choices=("first", "slower"))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--samples", type=int, default=300)
@@ -297,18 +286,10 @@ def main():
     parser.add_argument("--write", action="store_true", help="into docs/data/never-slower.txt, which docs/networks.md includes")
     parser.add_argument("-k", default="", metavar="PATTERN")
     parser.add_argument("--captures", metavar="DIR")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH")
-    options = parser.parse_args()
-    # The namespaces end with the `with` blocks, which SIGTERM alone would skip.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    firstflight.BINARY = os.path.abspath(options.bin)
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    missing = [name for name in ("ip", "nft", "nginx", "curl", firstflight.BINARY) if not shutil.which(name)]
-    if os.geteuid() != 0:
-        missing.append("root")
-    if missing:
-        print(f"missing: {', '.join(missing)}")
-        return MISSING
+    options = experiment.parse(parser)
+    if reason := experiment.missing("ip", "nft", "nginx", "curl"):
+        return experiment.refuse(reason)
+    experiment.when_stopped(experiment.unwind)
     if options.check:
         options.samples, options.at_once = min(options.samples, 4), 4
     failed = False
@@ -316,8 +297,7 @@ def main():
         failed |= first(options)
     if options.what in (None, "slower"):
         if not os.path.exists(visits_binary()):
-            print(f"missing: {visits_binary()}")
-            return MISSING
+            return experiment.refuse(f"no example at {visits_binary()}: cargo build --release -p firstflight --features asap --example visits")
         failed |= slower(options)
     return int(failed)
 

@@ -20,18 +20,14 @@ Needs root; run `cargo build --release -p firstflight-cli -p firstflight-lab` fi
 processes, which end with it, also on SIGTERM.
 """
 
-import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 import traceback
 
-#: Exit status if a command or a package is missing. argparse uses 2.
-MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
@@ -42,7 +38,7 @@ import alone  # noqa: E402
 import bounds  # noqa: E402
 import browser  # noqa: E402
 import checks  # noqa: E402
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 import matrix  # noqa: E402
 import others  # noqa: E402
 import report  # noqa: E402
@@ -150,25 +146,12 @@ class Run:
         }  # fmt: skip
 
 
-def missing():
-    """What has to be done before this can run, or None."""
-    if os.geteuid() != 0:
-        return "run it as root: it makes network namespaces"
-    for path in (firstflight.BINARY, command()):
-        if not os.access(path, os.X_OK):
-            return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
-    packages = {"ip": "iproute2", "chrt": "util-linux", "nft": "nftables", "nginx": "nginx-light", "curl": "curl",
-                "openssl": "openssl", "tcpdump": "tcpdump"}  # fmt: skip
-    lacking = [package for name, package in packages.items() if shutil.which(name) is None]
-    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
-
-
 def round_trips(text):
     return [int(part) for part in text.split(",")]
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="what must hold at any speed, in a minute")
     parser.add_argument("--rtt", type=round_trips, metavar="MS,…", help="round-trip times of the wire [20,100,400]")
     parser.add_argument("--samples", type=int, metavar="N", help=f"clients of each row [{SAMPLES}]")
@@ -177,8 +160,7 @@ def arguments():
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write what was measured as JSON, in place of the tables")
     parser.add_argument("--svg", metavar="FILE", help="draw it into this file")
     parser.add_argument("--write", action="store_true", help="write the tables and the drawing of docs/gateway.md")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
-    options = parser.parse_args()
+    options = experiment.parse(parser)
     if options.write and (options.quick or options.k):
         parser.error("--write is for the whole table")
     rtts = ",".join(map(str, options.rtt or ()))
@@ -210,19 +192,15 @@ def show(results, options):
 
 def main():
     options = arguments()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    firstflight.BINARY = os.path.abspath(options.bin)
     bounds.self_test()
     whole = Run(options)
     if options.list:
         print("\n".join([*(f"curl, {cell.name}" for cells in whole.cells.values() for cell in cells),
                          *(check.name for check in whole.checks)]))  # fmt: skip
         return 0
-    if reason := missing():
-        print(f"tests/gateway/run.py: {reason}", file=sys.stderr)
-        return MISSING
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, whole.end)
+    if reason := experiment.missing("ip", "chrt", "nft", "nginx", "curl", "openssl", "tcpdump"):
+        return experiment.refuse(reason)
+    experiment.when_stopped(whole.end)
     load, failed = [os.getloadavg()[0]], False
     try:
         whole.run()

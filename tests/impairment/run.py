@@ -9,13 +9,10 @@ received file must equal the sent one; the exit status is 1 if it differs or did
 never judged. See docs/impairment.md.
 """
 
-import argparse
 import json
 import os
 import queue
 import random
-import shutil
-import signal
 import sys
 import threading
 import time
@@ -24,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 from net import workdir  # noqa: E402
 from scenarios import SCENARIOS, SMALL, quick  # noqa: E402
 from table import lines  # noqa: E402
@@ -105,18 +102,8 @@ class Run:
                 print(line, flush=True)
 
 
-def missing():
-    """Why the tests cannot run here, or None."""
-    if os.geteuid() != 0:
-        return "needs root"
-    lab = os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")
-    tools = ("ip", "curl", "nginx", "chrt", firstflight.BINARY, lab)
-    lacking = [tool for tool in tools if shutil.which(tool) is None]
-    return f"needs {', '.join(lacking)}" if lacking else None
-
-
 def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="few scenarios, little data, two seeds")
     parser.add_argument("--filter", default="", metavar="PATTERN", help="scenarios with this in their name")
     parser.add_argument("--seeds", type=int, metavar="N", help="of each long transfer [7; quick: 2]")
@@ -128,8 +115,7 @@ def options():
     parser.add_argument("--no-realtime", action="store_true", help="wires without `chrt -f 10`")
     parser.add_argument("--capture", metavar="DIR", help="a pcap file of each end of each wire")
     parser.add_argument("--json", metavar="FILE", help="every transfer's time")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
-    arguments = parser.parse_args()
+    arguments = experiment.parse(parser)
     arguments.seeds = (2 if arguments.quick else 7) if arguments.seeds is None else arguments.seeds
     if arguments.small_seeds is None:
         arguments.small_seeds = 4 if arguments.quick else 60
@@ -143,11 +129,8 @@ def write(root, size):
 
 def main():
     arguments = options()
-    firstflight.BINARY = os.path.abspath(arguments.bin)
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    if reason := missing():
-        print(f"skip: {reason}")
-        return 0
+    if reason := experiment.missing("ip", "curl", "nginx", "chrt"):
+        return experiment.refuse(reason)
     scenarios = [s for s in (quick() if arguments.quick else SCENARIOS) if arguments.filter in s.name]
     if arguments.capture:
         os.makedirs(arguments.capture, exist_ok=True)
@@ -156,16 +139,14 @@ def main():
         for size in {SMALL, *(s.large for s in scenarios)}:
             write(root, size)
         run = Run(arguments, root)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # The transfers under way end in order, with their namespaces.
-            signal.signal(number, lambda *_: run.stop.set())
+        # The transfers under way end first.
+        experiment.when_stopped(lambda _: run.stop.set())
         for waits, lanes in ((True, arguments.lanes), (False, 1)):
             some = [s for s in scenarios if s.waits == waits]
             run.series(some, lambda s: SMALL, arguments.small_seeds, lanes)
         run.series(scenarios, lambda s: s.large, arguments.seeds, 1)
     if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump({"load": [before, os.getloadavg()[0]], "results": run.results}, file, ensure_ascii=False)
+        experiment.write_json(arguments.json, {"load": [before, os.getloadavg()[0]], "results": run.results})
     print("\n".join(["", *lines(run.results, scenarios, head=True)]))
     same = sum(result["same"] for result in run.results)
     print(f"load {before:.1f} to {os.getloadavg()[0]:.1f}")

@@ -14,26 +14,20 @@ Needs root, nftables and iproute2; run `cargo build --release -p firstflight-cli
 creates only network namespaces and processes, which end with it.
 """
 
-import argparse
-import json
 import os
 import queue
-import shutil
-import signal
 import sys
 import threading
 import time
 import traceback
 
-#: Exit status if a command or a package is missing. argparse uses 2.
-MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
 import figures  # noqa: E402
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 from networks import lines  # noqa: E402
 from testbed import Testbed  # noqa: E402
 from visits import get  # noqa: E402
@@ -174,22 +168,8 @@ class Table:
             print(f"     {text}", flush=True)
 
 
-def missing():
-    """What has to be done before this can run, or None."""
-    if os.geteuid() != 0:
-        return "run it as root: it makes network namespaces"
-    for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):
-        if not os.access(path, os.X_OK):
-            return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
-    if not os.path.exists("/dev/net/tun"):
-        return "no /dev/net/tun here"
-    packages = {"nft": "nftables", "ip": "iproute2", "chrt": "util-linux"}
-    lacking = [package for command, package in packages.items() if shutil.which(command) is None]
-    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
-
-
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--check", action="store_true", help="what must hold at any speed, in a minute")
     parser.add_argument("--samples", type=int, default=SAMPLES, metavar="N", help=f"of each line at most [{SAMPLES}]")
     parser.add_argument("-k", default="", metavar="PATTERN", help="only lines with this in their name")
@@ -198,42 +178,30 @@ def arguments():
     parser.add_argument("--lanes", type=int, default=LANES, metavar="N", help=f"lines at the same time [{LANES}]")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--write", action="store_true", help="write the table of docs/networks.md, docs/data/networks.txt")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
-    options = parser.parse_args()
+    options = experiment.parse(parser)
     if options.write and (options.check or options.k or options.samples < SAMPLES):
         parser.error("--write is for the whole table")
     return options
 
 
-def write(text):
-    """Writes the table that docs/networks.md includes."""
-    with open(os.path.join(HERE, "..", "..", "docs", "data", "networks.txt"), "w", encoding="utf-8") as file:
-        file.write(f"{text}\n")
-
-
 def main():
     options = arguments()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    firstflight.BINARY = os.path.abspath(options.bin)
     table = Table(options)
     if options.list:
         print("\n".join(f"{line.name}: {line.network}; {line.way}" for line in table.wanted))
         return 0
-    if reason := missing():
-        print(f"tests/networks/run.py: {reason}", file=sys.stderr)
-        return MISSING
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # The visits under way end in order, with their namespaces.
-        signal.signal(number, lambda *_: table.stop.set())
+    if reason := experiment.missing("nft", "ip", "chrt"):
+        return experiment.refuse(reason)
+    # The visits under way end first.
+    experiment.when_stopped(lambda _: table.stop.set())
     began, before = time.monotonic(), os.getloadavg()[0]
     table.run()
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump({"load": [before, os.getloadavg()[0]], "lines": table.results}, file, indent=1)
+        experiment.write_json(options.json, {"load": [before, os.getloadavg()[0]], "lines": table.results})
     if not options.check:
         print(f"\n{figures.table(table.results)}\n")
     if options.write:
-        write(figures.table(table.results))
+        experiment.write_table("networks.txt", figures.table(table.results))
     failed = sum(bool(result["failures"]) for result in table.results)
     samples = sum(result["samples"] for result in table.results)
     print(f"{samples} samples in {time.monotonic() - began:.0f} s, load {before:.1f} to {os.getloadavg()[0]:.1f}")

@@ -17,7 +17,6 @@ firstflight-lab` first. It creates only network namespaces, /etc/netns/NAME for 
 `./check` does not run it.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -27,13 +26,11 @@ import subprocess
 import sys
 import time
 
-MISSING = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
-DATA = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "data")
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 import nginx  # noqa: E402
 from browser import COMMAND, Browser  # noqa: E402
 from name_server import answering  # noqa: E402
@@ -212,23 +209,11 @@ def table(options, sites, measured, modelled, overhead):
 def write(text, options):
     """Writes the table of these options, which docs/papers-pages.md names."""
     name = f"browser-{options.initial_window}{'-no-reuse' if options.no_reuse else ''}.txt"
-    with open(os.path.join(DATA, name), "w", encoding="utf-8") as file:
-        file.write(f"{text}\n")
-
-
-def missing():
-    """What has to be done before this can run, or None."""
-    if os.geteuid() != 0:
-        return "run it as root: it makes network namespaces"
-    if not os.access(command(), os.X_OK):
-        return f"no command at {command()}: cargo build --release -p firstflight-cli -p firstflight-lab"
-    packages = {"ip": "iproute2", "chrt": "util-linux", "nginx": "nginx-light", "cc": "gcc", COMMAND: "chromium-headless-shell"}
-    lacking = [package for name, package in packages.items() if shutil.which(name) is None]
-    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
+    experiment.write_table(name, text)
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--loads", type=int, default=LOADS, metavar="N", help=f"of each page in each way [{LOADS}]")
     parser.add_argument("-k", default="", metavar="PAGE", help="only pages with this in their name")
     parser.add_argument("--rtt", type=int, nargs="+", default=list(RTTS), metavar="MS", help="round-trip times, ms")
@@ -240,8 +225,7 @@ def arguments():
     parser.add_argument("--no-reuse", action="store_true", help="one response for each connection")
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--write", action="store_true", help="write the table of docs/papers-pages.md, in docs/data")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
-    options = parser.parse_args()
+    options = experiment.parse(parser)
     if options.loads < 1:
         parser.error("--loads: at least 1")
     if min(options.rtt) < 1 or not 1 <= options.initial_window <= 1000:
@@ -254,11 +238,8 @@ def arguments():
 
 def main():
     options = arguments()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    firstflight.BINARY = os.path.abspath(options.bin)
-    if reason := missing():
-        print(f"tests/pages/run.py: {reason}", file=sys.stderr)
-        return MISSING
+    if reason := experiment.missing("ip", "chrt", "nginx", "cc", COMMAND):
+        return experiment.refuse(reason)
     described = json.loads(run(command(), "pages", *page(options), "--describe").stdout)
     sites = [site for site in map(Site, described) if options.k in site.title]
     if not sites:
@@ -277,8 +258,7 @@ def main():
             {"page": page, "rtt_ms": rtt, "way": WAYS[way], "seconds": loads}
             for (page, rtt, way), loads in measured.items()
         ]
-        with open(options.json, "w") as file:
-            json.dump({"overhead": overhead, "loads": rows}, file, indent=1)
+        experiment.write_json(options.json, {"overhead": overhead, "loads": rows})
     if options.write:
         write(text, options)
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -24,17 +24,13 @@ Needs root and the packages of packages.txt; `cargo build --release -p firstflig
 it makes are network namespaces and processes, which end with it.
 """
 
-import argparse
 import collections
 import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 
-#: Exit status if a command or a package is missing. argparse uses 2.
-MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "interop")]
@@ -43,7 +39,7 @@ sys.dont_write_bytecode = True
 import authority  # noqa: E402
 import broken  # noqa: E402
 import cost  # noqa: E402
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 import fronts  # noqa: E402
 import limits  # noqa: E402
 import loss  # noqa: E402
@@ -64,13 +60,6 @@ CHECKED = ("limits", "fronts", "signed")
 OF_RESOLVERS = {"fetch", "flight", "thesis", "cost"}
 #: The parts that run in the same small Internet, only with unbound.
 OF_ONE = {"broken": broken, "visit": visit, "limits": limits}
-
-
-def on_terminate(number, _frame):
-    # Unwind the `with` blocks. A second signal must not interrupt the cleanup.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise SystemExit(128 + number)
 
 
 def flights(world, kind, keys, options):
@@ -191,7 +180,7 @@ def measured_in(world, keys, options):
 
 def arguments():
     names = {kind.__name__.lower(): kind for kind in resolvers.ALL}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--count", type=int, default=200, metavar="N", help="measurements of each kind [200]")
     parser.add_argument("--quick", action="store_true", help="five of each kind")
     parser.add_argument("--check", action="store_true", help="what must hold, in a minute: unbound, IPv4, no figures")
@@ -200,9 +189,8 @@ def arguments():
     parser.add_argument("--part", action="append", choices=PARTS, dest="parts", help="only this part")
     for name, milliseconds in RTTS.items():
         parser.add_argument(f"--rtt-{name}", type=float, default=milliseconds, metavar="MS", help=f"[{milliseconds}]")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
+    options = experiment.parse(parser)
     if options.check:
         options.count, options.resolver, options.family = 1, ["unbound"], [4]
         options.parts = options.parts or CHECKED
@@ -223,27 +211,18 @@ def arguments():
 
 def missing(options):
     """What has to be done before this can run, or None."""
-    if os.geteuid() != 0:
-        return "run it as root: it makes network namespaces"
-    for path in (firstflight.BINARY, os.path.join(os.path.dirname(firstflight.BINARY), "firstflight-lab")):
-        if not os.access(path, os.X_OK):
-            return f"no command at {path}: cargo build --release -p firstflight-cli -p firstflight-lab"
     lacking = [kind.package for kind in options.resolver if kind.missing()]
     needed = {"limits": limits.NEEDS, "signed": authority.NEEDS}
     for part in needed.keys() & set(options.parts):
         lacking += [package for command, package in needed[part].items() if shutil.which(command) is None]
-    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
+    return experiment.missing(packages=lacking, tun=False)
 
 
 def main():
     options = arguments()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    firstflight.BINARY = os.path.abspath(options.bin)
     if reason := missing(options):
-        print(f"tests/resolvers/run.py: {reason}", file=sys.stderr)
-        return MISSING
-    signal.signal(signal.SIGTERM, on_terminate)
-    signal.signal(signal.SIGINT, on_terminate)
+        return experiment.refuse(reason)
+    experiment.when_stopped(experiment.unwind)
     found = measured(options)
     if options.check:
         for line in found:

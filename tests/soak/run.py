@@ -22,11 +22,9 @@ A run appends its periods to the state file, and the next one goes on with the n
 Debian's gcc, nftables and redis-server.
 """
 
-import argparse
 import collections
 import json
 import os
-import signal
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,7 +33,7 @@ for name in (HERE, os.path.join(TESTS, "gateway"), os.path.join(TESTS, "interop"
     sys.path.insert(0, name)
 sys.dont_write_bytecode = True
 
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 from soak import periods  # noqa: E402
 
 
@@ -80,16 +78,14 @@ def table(state):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="how long [10]")
     parser.add_argument("--state", default=default_state(), metavar="FILE", help="where the periods are kept [target/soak/state.json]")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command `firstflight`; `firstflight-lab` is beside it")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first period [1]")
-    options = parser.parse_args()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    # The namespaces end with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    firstflight.BINARY = os.path.abspath(options.bin)
+    options = experiment.parse(parser)
+    if reason := experiment.missing("ip", "nft", "cc", "redis-server"):
+        return experiment.refuse(reason)
+    experiment.when_stopped(experiment.unwind)
     os.makedirs(os.path.dirname(os.path.abspath(options.state)), exist_ok=True)
     state = []
     if os.path.exists(options.state):
@@ -103,8 +99,8 @@ def main():
         os.rename(options.state + ".new", options.state)
         print("\n".join(table(state[-1:])), flush=True)
     print("\n".join(table(state)))
-    sys.exit(any(period["failures"] for period in state))
+    return int(any(period["failures"] for period in state))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,23 +15,17 @@ Needs root; run `cargo build --release -p firstflight-cli -p firstflight-lab` fi
 processes, which end with it.
 """
 
-import argparse
-import json
 import os
-import shutil
-import signal
 import statistics
 import sys
 import time
 
-#: Exit status if a command or a package is missing. argparse uses 2.
-MISSING = 77
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "interop")]
 sys.dont_write_bytecode = True
 
-import firstflight  # noqa: E402
+import experiment  # noqa: E402
 import report  # noqa: E402
 from others import OTHERS  # noqa: E402
 from process import run  # noqa: E402
@@ -124,21 +118,8 @@ class Table:
         report.progress("")
 
 
-def missing():
-    """What has to be done before this can run, or None."""
-    if os.geteuid() != 0:
-        return "run it as root: it makes network namespaces"
-    if not os.access(command(), os.X_OK):
-        return f"no command at {command()}: cargo build --release -p firstflight-cli -p firstflight-lab"
-    if not os.path.exists("/dev/net/tun"):
-        return "no /dev/net/tun here"
-    packages = {"ip": "iproute2", "chrt": "util-linux", "nginx": "nginx-light", "curl": "curl", "openssl": "openssl"}
-    lacking = [package for name, package in packages.items() if shutil.which(name) is None]
-    return f"apt-get install --no-install-recommends {' '.join(lacking)}" if lacking else None
-
-
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = experiment.parser(__doc__)
     parser.add_argument("--check", action="store_true", help="what must hold at any speed: each row once, in a minute")
     parser.add_argument("--samples", type=int, default=SAMPLES, metavar="N", help=f"of each row [{SAMPLES}]")
     parser.add_argument("-k", default="", metavar="PATTERN", help="only rows with this in their name")
@@ -147,8 +128,7 @@ def arguments():
     parser.add_argument("--json", metavar="FILE", help="write what was measured into this file")
     parser.add_argument("--svg", metavar="FILE", help="draw it into this file")
     parser.add_argument("--write", action="store_true", help="write the table and the drawing of docs/tls.md")
-    parser.add_argument("--bin", default=firstflight.default_binary(), metavar="PATH", help="the command")
-    options = parser.parse_args()
+    options = experiment.parse(parser)
     if options.write and (options.check or options.k or options.samples < SAMPLES):
         parser.error("--write is for the whole table")
     if options.samples < 1:
@@ -178,25 +158,20 @@ def measure(table, options):
 
 def main():
     options = arguments()
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    firstflight.BINARY = os.path.abspath(options.bin)
     table = Table(options)
     if options.list:
         print("\n".join(f"{cell.name}: {cell.row.trips}" for cell in table.cells))
         return 0
-    if reason := missing():
-        print(f"tests/tls/run.py: {reason}", file=sys.stderr)
-        return MISSING
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # The visit under way ends, and then the namespaces do.
-        signal.signal(number, lambda *_: setattr(table, "over", True))
+    if reason := experiment.missing("ip", "chrt", "nginx", "curl", "openssl"):
+        return experiment.refuse(reason)
+    # The visit under way ends first.
+    experiment.when_stopped(lambda _: setattr(table, "over", True))
     began = time.monotonic()
     results = measure(table, options)
     text = report.table(results)
     print(text)
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+        experiment.write_json(options.json, results)
     if options.svg or options.write:
         report.draw(results, options.svg or report.FIGURE, lambda *arguments: run(command(), *arguments))
     if options.write:
