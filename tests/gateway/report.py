@@ -1,15 +1,10 @@
-"""The results as text, JSON and a drawing."""
+"""The results as text."""
 
-import json
-import os
 import sys
-import tempfile
 import time
 
 from matrix import MEASURES, SHOWN, SIDES
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TABLES, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("data", "gateway.txt"), ("figures", "gateway.svg")))
 BEGAN = time.monotonic()
 
 
@@ -74,18 +69,3 @@ def table(results):
     load = " to ".join(f"{value:.1f}" for value in results["load"])
     lines.append(f"`{results['command']}`: {results['seconds'] / 60:.0f} minutes, load of the machine {load}.")
     return "\n".join(lines)
-
-
-def draw(results, path, lab):
-    """`lab` runs firstflight-lab."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(results, file)
-        file.flush()
-        lab("gateway-plot", file.name, path)
-
-
-def write(text):
-    """Writes the tables that docs/gateway.md includes."""
-    with open(TABLES, "w", encoding="utf-8") as file:
-        file.write(f"{text}\n")

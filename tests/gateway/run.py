@@ -182,12 +182,11 @@ def show(results, options):
     else:
         print(text)
     if options.json not in (None, "-"):
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+        experiment.write_json(options.json, results)
     if results["cells"] and (options.svg or options.write):
-        report.draw(results, options.svg or report.FIGURE, lambda *arguments: run(command(), *arguments))
+        experiment.draw(results, options.svg or experiment.figure("gateway.svg"), "gateway-plot")
     if options.write:
-        report.write(f"{text}\n\n![First byte of each row in round trips](figures/gateway.svg)")
+        experiment.write_table("gateway.txt", f"{text}\n\n![First byte of each row in round trips](figures/gateway.svg)")
 
 
 def main():

@@ -10,8 +10,10 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 
 import firstflight
+from process import run
 
 #: Exit status if the user, a program or a device is missing, so that nothing was tried.
 MISSING = 77
@@ -95,3 +97,17 @@ def write_json(path, results):
     """Writes what was measured."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump(results, file, ensure_ascii=False, indent=1)
+
+
+def figure(name):
+    """The path of a drawing in docs/figures."""
+    return os.path.join(DOCS, "figures", name)
+
+
+def draw(results, path, *subcommand):
+    """Draws what was measured, with a subcommand of the laboratory."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        measured = os.path.join(directory, "results.json")
+        write_json(measured, results)
+        run(beside("firstflight-lab"), *subcommand, measured, path)

@@ -1,14 +1,9 @@
-"""The results as text, JSON and a drawing."""
+"""The results as text."""
 
 import json
-import os
 import statistics
 import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-#: What docs/tls.md includes.
-TABLE, FIGURE = (os.path.join(HERE, "..", "..", "docs", *path) for path in (("data", "tls.txt"), ("figures", "tls.svg")))
 WAYS = {"kernel": "kernel's TCP", "ip": "TCP on TUN", "udp": "TCP in UDP", "other": "other programs"}
 
 
@@ -108,17 +103,3 @@ def table(results):
     for row in others:
         lines.append(f"| {row['row']} | {row['cells']['other']['round_trips']:.2f} |")
     return "\n".join(lines)
-
-
-def draw(results, path, lab):
-    """`lab` runs firstflight-lab."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(results, file)
-        file.flush()
-        lab("tls-end", "plot", file.name, path)
-
-
-def write(text):
-    """Writes the table that docs/tls.md includes."""
-    with open(TABLE, "w", encoding="utf-8") as file:
-        file.write(f"{text}\n")

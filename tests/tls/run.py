@@ -173,9 +173,9 @@ def main():
     if options.json:
         experiment.write_json(options.json, results)
     if options.svg or options.write:
-        report.draw(results, options.svg or report.FIGURE, lambda *arguments: run(command(), *arguments))
+        experiment.draw(results, options.svg or experiment.figure("tls.svg"), "tls-end", "plot")
     if options.write:
-        report.write(text)
+        experiment.write_table("tls.txt", text)
     faults = [(cell.name, fault) for cell in table.cells for fault in cell.faults]
     for name, fault in faults:
         print(f"NOT HELD: {name}: {fault}")
