@@ -245,6 +245,12 @@ impl Shard {
 pub(crate) struct Membership(Option<Box<Shard>>);
 
 impl Membership {
+    /// Whether there are several.
+    #[inline]
+    pub(crate) fn is_in_group(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn new(
         config: Option<ShardConfig>,
         claims: Option<Claims>,
@@ -275,7 +281,13 @@ impl Membership {
     }
 
     /// Whether another stack has noted the flow with this hash. It may have chosen a key that belongs here.
+    #[inline]
     pub(crate) fn is_noted_elsewhere(&self, hash: u64) -> bool {
+        self.is_in_group() && self.group_has(hash)
+    }
+
+    #[inline(never)]
+    fn group_has(&self, hash: u64) -> bool {
         let claims = self.0.as_ref().filter(|shard| shard.steered.is_some());
         let holder = claims.and_then(|shard| shard.claims.as_ref()).map(|claims| claims.holder(hash));
         matches!(holder, Some(FlowHolder::There(_)))

@@ -7,6 +7,7 @@
 use crate::flow::FlowKey;
 use alloc::collections::VecDeque;
 use core::time::Duration;
+use firstflight_wire::hint::unlikely;
 use firstflight_wire::{Instant, SeqNum};
 use hashbrown::HashTable;
 
@@ -92,12 +93,21 @@ impl EarlyEnds {
     }
 
     /// Whether the flow is noted for the group because of an end.
+    #[inline]
     pub(crate) fn claims(&self, hash: u64) -> bool {
-        self.known.find(hash, |end| end.hash == hash && end.claims).is_some()
+        !self.is_empty() && self.known.find(hash, |end| end.hash == hash && end.claims).is_some()
     }
 
     /// Something else notes the flow for the group from now on, and says when that is over.
+    #[inline]
     pub(crate) fn give_up_claim(&mut self, hash: u64) {
+        if unlikely(!self.is_empty()) {
+            self.give_up_claims(hash);
+        }
+    }
+
+    #[inline(never)]
+    fn give_up_claims(&mut self, hash: u64) {
         while let Some(end) = self.known.find_mut(hash, |end| end.hash == hash && end.claims) {
             end.claims = false;
         }

@@ -227,6 +227,7 @@ impl Server {
     }
 
     /// Answers without keeping state, because too many handshakes are under way.
+    #[inline(never)]
     fn answer_with_cookie(&mut self, flows: &mut Flows, syn: &Syn<'_>, refused: Option<Refused>) {
         if let Some(listener) = self.listeners.at_mut(syn.listener) {
             listener.cookies.press(syn.now);

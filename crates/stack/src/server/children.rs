@@ -13,7 +13,7 @@ use crate::server::listeners::ListenerRoom;
 use crate::server::syn::Syn;
 use crate::server::syn_cookies::decode_ts;
 use alloc::vec::Vec;
-use firstflight_credential::{Grant, Outcome, PendingPermit, Reason, Replays};
+use firstflight_credential::{Grant, Outcome, PendingPermit, Reason, Replays, Serial};
 use firstflight_tcp::ChildPlan;
 use firstflight_wire::Instant;
 use firstflight_wire::encapsulation::FOLLOWER_BYTES;
@@ -263,7 +263,13 @@ impl Server {
         listener: u32,
         grant: Option<Grant>,
     ) {
-        let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) else { return };
+        if let Some((child, serial)) = child.zip(grant.and_then(|grant| grant.serial)) {
+            self.keep_serial(table, child, listener, serial);
+        }
+    }
+
+    #[inline(never)]
+    fn keep_serial(&mut self, table: &mut Table, child: u32, listener: u32, serial: Serial) {
         let listener = self.listeners.id(listener);
         if let Some(slot) = table.slots.get_mut(child) {
             slot.marks.set(SlotMarks::GRANTED);

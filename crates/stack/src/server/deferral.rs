@@ -26,6 +26,7 @@ pub(crate) type DeferredDecision = Decision<(), Handshake, Infallible>;
 
 impl Server {
     /// Keeps a SYN until its question is answered. Returns the connection that it opens if there is no room to wait.
+    #[inline(never)]
     pub(crate) fn defer(&mut self, flows: &mut Flows, syn: &Syn<'_>, question: Question) -> Option<u32> {
         if let Some(bytes) = self.deferred.room_for(syn.segment) {
             self.defer_copy(syn, bytes, question);

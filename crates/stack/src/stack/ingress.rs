@@ -77,17 +77,33 @@ impl Stack {
             None if self.flows.env.concerns_us(ip.src.into(), ip.dst.into()) => {
                 // The key is copied only here, so that the key of the look-up need not be in memory.
                 let key = { key };
-                let opens = is_first_syn(&segment);
-                let Env { shard, journal, .. } = &mut self.flows.env;
-                if !shard.pass_on_to_holder(&key, hash, opens, packet, now, journal) {
-                    self.handle_new(&key, hash, &segment, now);
-                    self.flows.env.shard.send_round(packet, now, &mut self.flows.env.journal);
-                    if unlikely(self.flows.env.shard.is_back()) && self.server.waiting_syn(&key).is_none() {
-                        self.flows.table.end_round(hash, &key);
-                    }
+                if unlikely(self.flows.env.shard.is_in_group()) {
+                    return self.handle_new_in_group(&key, hash, &segment, packet, now);
                 }
+                self.handle_new(&key, hash, &segment, now);
             }
             None => {}
+        }
+    }
+
+    /// Like [`Self::handle_new`], of a stack that shares its addresses with others: the segment may be for one of them.
+    #[inline(never)]
+    fn handle_new_in_group(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        segment: &Segment<'_>,
+        packet: &[u8],
+        now: Instant,
+    ) {
+        let Env { shard, journal, .. } = &mut self.flows.env;
+        if shard.pass_on_to_holder(key, hash, is_first_syn(segment), packet, now, journal) {
+            return;
+        }
+        self.handle_new(key, hash, segment, now);
+        self.flows.env.shard.send_round(packet, now, &mut self.flows.env.journal);
+        if unlikely(self.flows.env.shard.is_back()) && self.server.waiting_syn(key).is_none() {
+            self.flows.table.end_round(hash, key);
         }
     }
 

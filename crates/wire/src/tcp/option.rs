@@ -208,6 +208,11 @@ impl<'a> Options<'a> {
     #[inline]
     #[must_use]
     pub fn asap(&self) -> Option<&'a [u8]> {
+        if self.asap == 0 { None } else { self.asap_at() }
+    }
+
+    #[inline(never)]
+    fn asap_at(&self) -> Option<&'a [u8]> {
         let at = usize::from(self.asap).checked_sub(1)?;
         match OptionIter::new(self.raw.get(at..)?).next() {
             Some(TcpOption::Experimental { data, .. }) => Some(data),
