@@ -357,8 +357,13 @@ fn the_same_in_udp() {
 
 #[test]
 fn the_same_in_udp_from_ports_that_change() {
-    let moves = transfers(Way::Rebound);
-    assert!(moves > 100, "{moves}");
+    let (moves, seeds) = (transfers(Way::Rebound), seeds());
+    // A few transfers may happen to have none.
+    assert!(moves > seeds / 10 || seeds < 20, "{moves} moves in {seeds} transfers");
+}
+
+fn seeds() -> u64 {
+    std::env::var("FIRSTFLIGHT_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(DEFAULT_SEEDS)
 }
 
 /// The total number of moves of connections.
@@ -367,7 +372,7 @@ fn transfers(way: Way) -> u64 {
         println!("seed {seed}: {:?}", transfer(seed, way));
         return u64::MAX;
     }
-    let seeds = std::env::var("FIRSTFLIGHT_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(DEFAULT_SEEDS);
+    let seeds = seeds();
     let mut moves = 0;
     let mut sums = Algorithm::ALL.map(|_| (0, 0, 0, 0));
     for seed in 0..seeds {
