@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 
 import pytest
 
@@ -58,9 +59,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "needs(command, ...): skip the test if one of these commands is missing")
     firstflight.BINARY = os.path.abspath(config.getoption("--bin"))
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    signal.signal(signal.SIGTERM, on_terminate)
-    signal.signal(signal.SIGINT, on_terminate)
-    signal.signal(signal.SIGALRM, on_alarm)
+    # On a busy machine a worker of pytest-xdist may run in another thread (pytest-dev/execnet issue 96), where no handler can be
+    # set. A test that takes too long then ends its worker.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_terminate)
+        signal.signal(signal.SIGINT, on_terminate)
+        signal.signal(signal.SIGALRM, on_alarm)
 
 
 def pytest_collection_modifyitems(config, items):
