@@ -22,8 +22,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// Minimum time to wait for an HTTPS record after the addresses have arrived, because some resolvers never answer for
-/// that type. Also the time to wait for the addresses of one family after those of the other family have arrived.
+/// that type.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// How long the addresses of one family are waited for after those of the other one have arrived. RFC 8305 §3 connects after 50 ms,
+/// and adds what comes later. Here it could not be added, and what came first may lead nowhere.
+const OTHER_FAMILY: Duration = Duration::from_secs(1);
 /// The parameter's key.
 const KEY: u16 = ServiceParam::KEY;
 
@@ -162,19 +165,18 @@ impl Names {
     }
 
     /// Queries the addresses of both families at once. Those of the family that `v4` selects come first. When one
-    /// family has arrived, waits 50 ms for the other one (RFC 8305 §3).
+    /// family has arrived, waits a second at most for the other one.
     ///
     /// # Errors
     /// When the name has no address.
     pub async fn all_addresses(&self, name: &str, v4: bool) -> io::Result<Vec<IpAddr>> {
-        let patience = self.patience;
         let (first, second) = (pin!(self.addresses(name, v4)), pin!(self.addresses(name, !v4)));
         let (first, second) = match select(first, second).await {
-            Either::Left((Ok(first), second)) => (Ok(first), timeout(patience, second).await.ok()),
+            Either::Left((Ok(first), second)) => (Ok(first), timeout(OTHER_FAMILY, second).await.ok()),
             Either::Left((Err(error), second)) => (Err(error), Some(second.await)),
             Either::Right((Ok(second), first)) => {
                 let late = || io::Error::from(io::ErrorKind::TimedOut);
-                (timeout(patience, first).await.unwrap_or_else(|_| Err(late())), Some(Ok(second)))
+                (timeout(OTHER_FAMILY, first).await.unwrap_or_else(|_| Err(late())), Some(Ok(second)))
             }
             Either::Right((Err(error), first)) => (first.await, Some(Err(error))),
         };

@@ -6,9 +6,11 @@ use hickory_resolver::proto::rr::rdata::svcb::{EchConfigList, Mandatory, Unknown
 use hickory_resolver::proto::rr::rdata::{A, AAAA, HTTPS};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::slice::from_ref;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 const NAME: &str = "www.example.com.";
 const V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -150,6 +152,9 @@ fn a_record_about_another_server_is_none_of_this_ones() {
     assert_eq!(read(&[record(NAME, ".", 81)]), None);
 }
 
+/// How much later a late answer comes.
+const LATE: Duration = Duration::from_millis(200);
+
 /// How the HTTPS question is answered. The address questions are always answered, except with `Nothing`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnswerWay {
@@ -173,6 +178,8 @@ enum AnswerWay {
     Nothing,
     /// No answer at all: some middleboxes drop questions for a type that they do not know.
     Silent,
+    /// With the record. The answer to the question for this type comes later.
+    Late(RecordType),
 }
 
 impl AnswerWay {
@@ -187,7 +194,7 @@ impl AnswerWay {
         // This answer must never be accepted.
         let mut forged = response(query, &[record(6666)]);
         match self {
-            Self::Record => vec![right.to_vec().unwrap()],
+            Self::Record | Self::Late(_) => vec![right.to_vec().unwrap()],
             Self::Silent => Vec::new(),
             Self::None | Self::Nothing => vec![response(query, &[]).to_vec().unwrap()],
             Self::NoName | Self::Failure => {
@@ -268,13 +275,19 @@ impl Answerer {
             assert_eq!(asked.name(), &name(expected));
         };
         let over_udp = tokio::spawn(async move {
+            let udp = Arc::new(udp);
             let mut bytes = [0; 4096];
             while let Ok((len, client)) = udp.recv_from(&mut bytes).await {
                 let query = Message::from_vec(&bytes[..len]).unwrap();
                 check(&query);
-                for datagram in way.datagrams(&query, owner) {
-                    udp.send_to(&datagram, client).await.unwrap();
-                }
+                let late = matches!(way, AnswerWay::Late(kind) if kind == query.queries[0].query_type());
+                let (udp, datagrams) = (Arc::clone(&udp), way.datagrams(&query, owner));
+                tokio::spawn(async move {
+                    sleep(if late { LATE } else { Duration::ZERO }).await;
+                    for datagram in datagrams {
+                        udp.send_to(&datagram, client).await.unwrap();
+                    }
+                });
             }
         });
         let over_tcp = tokio::spawn(async move {
@@ -318,6 +331,17 @@ async fn addresses_and_record_are_found_at_once() {
     assert_eq!(found(AnswerWay::Record, 80).await, Some(published_with(8080)));
     // Another port is a prefix of the name.
     assert_eq!(found(AnswerWay::Record, 8080).await, Some(published_with(8080)));
+}
+
+#[tokio::test]
+async fn addresses_of_a_family_that_come_later_are_not_lost() {
+    for late in [RecordType::A, RecordType::AAAA] {
+        let server = Answerer::start(AnswerWay::Late(late), NAME).await;
+        let names = Names::at(server.at).unwrap();
+        let [v4, v6] = [IpAddr::from(V4), IpAddr::from(V6)];
+        assert_eq!(names.all_addresses("www.example.com", true).await.unwrap(), [v4, v6]);
+        assert_eq!(names.all_addresses("www.example.com", false).await.unwrap(), [v6, v4]);
+    }
 }
 
 #[tokio::test]
