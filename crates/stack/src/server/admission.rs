@@ -99,20 +99,18 @@ impl DeferredSyn {
     ) -> (Self, Work) {
         let Syn { key, hash, above, .. } = *syn;
         let Question { work, grant, permit } = question;
-        let (isn, block) = (syn.segment.seq, DeferredBlock::of(&work));
-        let (followers, met_another) = (Vec::new(), false);
         let deferred = Self {
             key,
             hash,
-            isn,
+            isn: syn.segment.seq,
             above,
             segment,
-            followers,
+            followers: Vec::new(),
             listener,
             grant,
             permit,
-            block,
-            met_another,
+            block: DeferredBlock::of(&work),
+            met_another: false,
             deadline,
         };
         (deferred, work)
